@@ -5,7 +5,7 @@
 //! * The loss is falling or rising if every record of the last quarter of the rounds is below, or above, every record of the
 //!   quarter before. Under noise alone that is a matter of chance, with probability 1/20 for three records in each quarter and
 //!   1/252 for five; with fewer than three records, nothing is said about a loss that is noisy.
-//! * A change of at most a thousandth of all that the loss has changed in the run is none.
+//! * Changes of up to a thousandth of the loss's whole range in the run are ignored.
 
 use serde::{Deserialize, Serialize};
 

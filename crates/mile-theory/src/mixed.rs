@@ -220,7 +220,7 @@ fn stand_in(extremes: Extremes) -> Option<Network> {
     Network::with_matrix(graph, matrix).ok()
 }
 
-/// The largest step size up to `top` that is stable, to one part in ten, searched from above; 0 if there is none.
+/// The largest step size up to `top` that is stable, to one part in ten, searched from above; 0 if no step size is.
 fn largest_stable(top: f64, grows: impl Fn(f64) -> Result<bool, TheoryError>) -> Result<f64, TheoryError> {
     if top == 0.0 || !grows(CLOSE * top)? {
         return Ok(top);

@@ -1,6 +1,7 @@
 //! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on this network, where the agents'
-//! Hessians differ and their curvature is at most that of the problem, or less where that converges much faster ([`auto_step`]). With momentum in the local steps it is 1 - mu times that: a
-//! constant gradient then moves a model as far as without momentum, and the proof of exactness covers it (docs/src/theory.md).
+//! Hessians differ and their curvature is at most that of the problem, or less where that converges much faster ([`auto_step`]). With
+//! momentum in the local steps it is 1 - mu times that: a constant gradient then moves a model as far as without momentum, and the
+//! proof of exactness covers it (docs/src/theory.md).
 
 use mile::digits::round_down;
 use mile::methods::Mile;

@@ -5,7 +5,7 @@
 pub(super) enum Wanted {
     Nothing,
     Word,
-    /// A number, or a text that stands for one.
+    /// A number, or text to be read as one.
     Number,
     /// A number or a word, if it has such values.
     Any,

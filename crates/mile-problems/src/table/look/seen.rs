@@ -308,7 +308,7 @@ impl Seen {
     }
 }
 
-/// Whether a plain number is none with a decimal comma, in which points stand between groups of three digits.
+/// Whether a plain number cannot be one with a decimal comma, in which points separate groups of three digits.
 fn is_no_comma_number(field: &str) -> bool {
     let point = field.rfind('.');
     point.is_some_and(|point| {
