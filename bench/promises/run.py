@@ -4,7 +4,7 @@
     python3 bench/promises/run.py [--mile PROGRAM] [--only NAME] [--scale FACTOR] [--out DIR]
 
 Each experiment is tried out and then run, and the ratios promised/taken are printed. Time should be within a factor of two
-(a promise of less than 1 s counts as 1 s), memory within 1.3, and bytes equal. Also prints the share of a job's time that
+(less than 1 s counts as 1 s, promised or taken), memory within 1.3, and bytes equal, as far as they are printed. Also prints the share of a job's time that
 evaluations take, which should be below a fifth. Needs Python and, without --mile, cargo. Run it alone on the machine.
 """
 
@@ -21,6 +21,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+from rivals import cpu_model  # noqa: E402 (the folder above has to be known first)
+
 FIVE = "".join(
     f'[[algorithm]]\nname = "{name}"\nstep_size = 0.02\n' for name in ["mile", "k-gt", "led", "nids", "local-dsgd"]
 )
@@ -85,9 +89,14 @@ def promised(text):
     else:
         number, unit = re.search(r"^time: about ([\d.]+) (\w+)", text, re.M).groups()
         seconds = float(number) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[unit]
-    sent = re.search(r"sent by all agents in all runs: ([\d.,]+) (\w+)", text)
-    units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-    return seconds, memory, float(sent[1].replace(",", "")) * units[sent[2]], int(re.search(r"evaluations (\d+)%", text)[1])
+    sent = re.search(r"sent by all agents in all runs: ([\d.,]+ \w+)", text)[1]
+    return seconds, memory, sent, int(re.search(r"evaluations (\d+)%", text)[1])
+
+
+def in_words(count):
+    """A number of bytes as a dry run prints it."""
+    power = max(0, (int(count).bit_length() - 1) // 10)
+    return f"{int(count)} B" if power == 0 else f"{count / 2 ** (10 * power):.2f} {'KMGT'[power - 1]}iB"
 
 
 def bytes_sent(run):
@@ -124,18 +133,18 @@ def main():
             really = bytes_sent(folder / "run")
         row = {
             "name": name, "seconds": [seconds, time_taken], "bytes of memory": [memory, peak],
-            "bytes sent": [sent, really], "share of evaluations": share / 100, "seconds of the dry run": trying,
+            "bytes sent": [sent, in_words(really), really], "share of evaluations": share / 100, "seconds of the dry run": trying,
         }
         found.append(row)
-        ratios = seconds / max(time_taken, 1.0), memory / peak, sent / max(really, 1)
+        ratios = seconds / max(time_taken, 1.0), memory / peak
         print(
             f"{name:14} {seconds:8.1f} {time_taken:8.2f} {ratios[0]:6.2f} {memory / 1e6:6.0f} {peak / 1e6:6.0f} {ratios[1]:6.2f}"
-            f" {ratios[2]:7.4f} {share:9}%",
+            f" {'equal' if sent == in_words(really) else 'differ':>7} {share:9}%",
             flush=True,
         )
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        machine = {"system": platform.platform(), "cores": os.cpu_count()}
+        machine = {"system": platform.platform(), "cores": os.cpu_count(), "processor": cpu_model()}
         (given.out / "results.json").write_text(json.dumps({"machine": machine, "experiments": found}, indent=1) + "\n")
 
 

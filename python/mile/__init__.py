@@ -26,7 +26,7 @@ from ._graphs import Graph, graph
 from ._methods import Algorithm, Method, method, methods
 from ._mile import ExperimentError, Random, RunError, Step, __version__
 from ._problems import Objective, Quadratic, Table
-from ._running import check, load, reproduce, run, sweep
+from ._running import check, load, load_run, load_sweep, reproduce, run, sweep
 from ._runs import Run, Stopped, Sweep
 from ._theory import Theory, keys, theory
 
@@ -50,6 +50,8 @@ __all__ = [
     "graph",
     "keys",
     "load",
+    "load_run",
+    "load_sweep",
     "method",
     "methods",
     "reproduce",

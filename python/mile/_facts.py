@@ -36,8 +36,59 @@ def facts(method: object, base: type) -> dict[str, str]:
     for kind in classes:
         code.add_functions(kind)
     found = {"code": code.text()}
-    found.update({f"attribute.{name}": _shown(value) for name, value in sorted(attributes.items())})
+    found.update({f"attribute.{name}": shown(value) for name, value in sorted(attributes.items())})
     return found
+
+
+_VERBS = {"pull", "mix"}
+
+
+def exchanges(method: object, base: type) -> bool:
+    """Whether a method may exchange vectors: whether its code names a verb that does, or uses something whose code is not looked at. A method that never exchanges would
+    step for ever in its first round."""
+    if getattr(type(method), "step", None) is getattr(base, "step", None):
+        return True
+    todo: list[Any] = [*_state(method).values(), type(method)]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, type):
+            kinds = [kind for kind in one.__mro__ if kind not in (base, object)] if one is type(method) or _is_own(one) else []
+            todo.extend(value for kind in kinds for _, value in _members(kind))
+        elif isinstance(one, (staticmethod, classmethod)):
+            todo.append(one.__func__)
+        elif isinstance(one, property):
+            todo.extend((one.fget, one.fset))
+        elif isinstance(one, types.FunctionType):
+            if _names_in(one.__code__) & _VERBS:
+                return True
+            todo.extend(_used(one).values())
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            todo.extend(one)
+        elif isinstance(one, dict):
+            todo.extend(one.values())
+        elif not _is_foreign(one):
+            return True
+    return False
+
+
+def _is_foreign(value: object) -> bool:
+    """Whether a value is a plain one, or belongs to Python or an installed library, which know nothing of exchanges."""
+    if isinstance(value, (*_PLAIN, np.ndarray, np.generic)):
+        return True
+    if isinstance(value, types.ModuleType):
+        return value.__name__.partition(".")[0] in (*sys.stdlib_module_names, "mile") or "site-packages" in (value.__file__ or "")
+    return not _is_own(type(value))
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """All names and words in the code of a function and of those inside it."""
+    words = {word for word in code.co_consts if isinstance(word, str)}
+    inner = (_names_in(part) for part in code.co_consts if isinstance(part, types.CodeType))
+    return (words | set(code.co_names)).union(*inner)
 
 
 def _state(value: object) -> dict[str, Any]:
@@ -59,7 +110,7 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A short value as its `repr`, any other as its type and a digest."""
     if isinstance(value, np.generic):
         return f"{value.dtype} {value.item()!r}"
@@ -103,7 +154,7 @@ class _Digest:
         elif isinstance(value, dict):
             self.add([part for item in value.items() for part in item])
         elif isinstance(value, (set, frozenset)):
-            self._write("set", *sorted(_shown(item) for item in value))
+            self._write("set", *sorted(shown(item) for item in value))
         elif isinstance(value, types.FunctionType):
             self._function(value)
         elif isinstance(value, type):

@@ -12,16 +12,33 @@ from numpy.typing import NDArray
 
 from . import _mile
 
+MADE_BY_MILE = frozenset(
+    ".lock agents.csv checkpoints coefficients.csv config.toml context.json data.csv final figures metrics.jsonl points report.html statistics.json "
+    "summary.json sweep.json sweep.toml table.tex table.txt tensorboard trials.csv trials.txt".split()
+)
+"""What a run directory or the folder of a sweep may hold."""
+
 _TYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run; values that are not finite are NaN."""
+    """The records of a run."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    lines = path.read_text().splitlines()
-    return [{k: math.nan if v is None else v for k, v in json.loads(line).items()} for line in lines if line.strip()]
+    return [read_record(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def read_record(line: str) -> dict[str, Any]:
+    """A record, with all its numbers side by side; values that are not finite are NaN."""
+    found = json.loads(line)
+    found.update(found.pop("more", {}))
+    return {key: math.nan if value is None else value for key, value in found.items()}
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run or a sweep."""
+    return any((folder / file).exists() for file in ("config.toml", "sweep.json"))
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _mile
+from ._names import Topology
 
 Section = dict[str, Any]
+
 
 _TOLERANCE = 1e-9
 
@@ -66,11 +68,27 @@ class Graph:
         return self._svg
 
 
+class _NetworkX(Protocol):
+    """A graph of networkx."""
+
+    def is_directed(self) -> bool: ...
+
+
+class _Sparse(Protocol):
+    """A sparse matrix of scipy."""
+
+    def tocoo(self) -> Any: ...
+
+
+Network = Topology | Graph | Mapping[str, Any] | Iterable[tuple[int, int]] | NDArray[Any] | _NetworkX | _Sparse
+"""A graph in any form."""
+
+
 def graph(
-    of: Any = None,
+    of: Network | None = None,
     *,
     agents: int | None = None,
-    topology: str | None = None,
+    topology: Topology | None = None,
     mixing: str | None = None,
     drop_rate: float | None = None,
     **parameters: Any,

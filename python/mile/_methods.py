@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from . import _mile
-from ._facts import facts
+from ._facts import exchanges, facts
+from ._names import MethodName
 
 Algorithm = dict[str, Any]
 """A section `[[algorithm]]`: the method, its step size and its parameters."""
+
+Algorithms = Algorithm | Sequence[Algorithm]
+"""What is run: one `method(...)`, or several."""
 
 OwnMethod = tuple[object, str, str, list[tuple[str, str]]]
 """A custom method: the object, its name in the experiment, its title, and the facts that identify it."""
@@ -27,7 +32,7 @@ class Method:
 
     The class names its vectors. `state` is kept from step to step and begins with "x", the agents' models; `scratch` is for gradients and messages. State
     vectors in units of the step size, such as corrections of x, are also listed in `scaled`, so that they follow a step size that changes. `step` is one
-    update; `start` takes the agents from their starting point to x(0).
+    update; `start` takes the agents from their starting point to x(0). `s.apply` applies any function of NumPy, or of PyTorch for its models, to whole vectors.
 
     Attributes are hyperparameters. A run is resumed only if the attributes and the code are unchanged. A string `version` replaces this check, for methods that change
     their own attributes.
@@ -68,20 +73,32 @@ class HasStep(Protocol):
     def step(self, s: _mile.Step) -> None: ...
 
 
-def method(name: str | HasStep, step_size: float | str, *, label: str | None = None, **parameters: Any) -> Algorithm:
+def method(
+    name: MethodName | HasStep,
+    step_size: float | Literal["auto"] | None = None,
+    *,
+    lr: float | Literal["auto"] | None = None,
+    label: str | None = None,
+    **parameters: Any,
+) -> Algorithm:
     """A method with its step size and parameters, for `algorithms`.
 
-    `name` is the name of a built-in method (`methods` lists them), or a custom `Method`. `step_size="auto"` chooses the step size from the estimated curvature. The
-    parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of `local_steps`, and `aux_step_size` is an alias of LED's `beta`
-    and K-GT's `eta_s`.
+    `name` is the name of a built-in method (`methods` lists them), or a custom `Method`. `step_size="auto"` chooses the step size from the estimated curvature; `lr` is an
+    alias. Only problems with an optimizer of PyTorch need none. The parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of
+    `local_steps`, and `aux_step_size` is an alias of LED's `beta` and K-GT's `eta_s`.
 
     >>> import mile
     >>> mile.method("mile", step_size=0.1, num_local_steps=5)
     {'name': 'mile', 'step_size': 0.1, 'num_local_steps': 5}
+    >>> mile.method("mile", lr=0.1, momentum=0.9)
+    {'name': 'mile', 'step_size': 0.1, 'momentum': 0.9}
     """
-    found: Algorithm = {"name": name, "step_size": step_size}
-    if label is not None:
-        found["label"] = label
+    if step_size is not None and lr is not None:
+        raise TypeError(f"step_size: expected either step_size or its alias lr, got {step_size} and {lr}")
+    found: Algorithm = {"name": name}
+    given = lr if step_size is None else step_size
+    found |= {} if given is None else {"step_size": given}
+    found |= {} if label is None else {"label": label}
     return found | parameters
 
 
@@ -144,6 +161,9 @@ def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
         if len(section) < len(given):
             raise ValueError(f"algorithms[{k}]: expected each parameter once, got two names of one among {', '.join(given)}")
         if method is not None and not isinstance(method, str):
+            if not exchanges(method, Method):
+                expected = "a method that exchanges vectors: its step calls s.pull or s.mix"
+                raise _mile.ExperimentError(f"algorithms[{k}]: expected {expected}, got {type(method).__name__}, which calls neither")
             section["name"], title = own.add(method)
             section.setdefault("label", title)
         found.append(section)

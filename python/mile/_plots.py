@@ -41,16 +41,20 @@ def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
         raise ValueError(f"axis: expected one of {', '.join(_AXES)}, got {axis}")
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    values = records[quantity].dropna()
+    is_log = bool((values >= 0).all() and (values > 0).any()) and not any(word in quantity for word in _LINEAR)
     for k, (label, rows) in enumerate(records.groupby("label", sort=False)):
         by_round = rows.groupby("round")
         x, y = by_round[axis].mean(), by_round[quantity]
+        lines = {name: getattr(y, name)() for name in ("mean", "min", "max")}
+        if is_log:
+            # Zeros, such as the initial disagreement of agents that all start at the same point, have no place on the axis: gaps, not spikes.
+            lines = {name: values.where(values > 0) for name, values in lines.items()}
         style = {"color": COLOURS[k % 8], "linestyle": _DASHES[k % 7], "marker": _MARKERS[k % 7]}
-        ax.plot(x, y.mean(), label=label, linewidth=1.8, markersize=5, markevery=max(1, len(x) // 8), **style)
+        ax.plot(x, lines["mean"], label=label, linewidth=1.8, markersize=5, markevery=max(1, len(x) // 8), **style)
         if rows["seed"].nunique() > 1:
-            ax.fill_between(x, y.min(), y.max(), color=COLOURS[k % 8], alpha=0.15, linewidth=0)
-    # A logarithmic axis leaves out zeros, such as the initial disagreement of agents that all start at the same point.
-    values = records[quantity].dropna()
-    if (values >= 0).all() and (values > 0).any() and not any(word in quantity for word in _LINEAR):
+            ax.fill_between(x, lines["min"], lines["max"], color=COLOURS[k % 8], alpha=0.15, linewidth=0)
+    if is_log:
         ax.set_yscale("log")
     ax.set_xlabel(_AXES[axis], color="#222222")
     ax.set_title(_TITLES.get(quantity, quantity.replace("_", " ")), fontsize=11, color="#222222", loc="left")

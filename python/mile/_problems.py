@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ class Objective:
     agents: number of agents; default: that of the network.
     dim: length of x.
     dtype: "float64" or "float32".
-    initial: starting point, an array or a function of the seed; default: zeros.
+    initial: starting point, an array of shape (dim,) or, with a row for each agent, (agents, dim); or a function of the seed that returns one; default: zeros.
     stochastic: whether `grad` draws from `rng`. If so, gradient norms are recorded only if `full_grad` is given.
     full_grad: the exact gradient, `full_grad(agent, x)`.
-    metrics, measure: what to measure on held-out data: names such as "accuracy", "rmse" or "test_loss", and a function of x that returns one number for each.
+    metrics: what to measure on held-out data: a function of x for each name, such as {"accuracy": ..., "sparsity": ...}. Records then have the metric of the average model
+        under its name, and the mean over the agents' own models under local_NAME. Or names among "accuracy", "auc", "rmse", "r2" and "test_loss", together with `measure`.
+    measure: a function of x that returns one number for each of the names in `metrics`.
     version: a string that identifies the objectives when a run is resumed; default: their values at the starting point.
 
     >>> import numpy as np, mile
@@ -53,7 +55,7 @@ class Objective:
         initial: Callable[[int], Vector] | Vector | None = None,
         stochastic: bool = False,
         full_grad: Callable[[int, Vector], Vector] | None = None,
-        metrics: Sequence[str] = (),
+        metrics: Sequence[str] | Mapping[str, Callable[[Vector], float]] = (),
         measure: Callable[[Vector], Sequence[float]] | None = None,
         name: str = "objective",
         version: str | None = None,
@@ -61,7 +63,14 @@ class Objective:
         self.loss, self.grad, self.full_grad = loss, grad, full_grad
         self.dim, self.agents, self.dtype = dim, agents, dtype
         self.initial, self.stochastic = initial, stochastic
-        self.metrics, self.measure = list(metrics), measure
+        self.metrics, self.own_metrics = list(metrics), []
+        self.measure: Callable[[Vector], Sequence[float]] | None = measure
+        if isinstance(metrics, Mapping):
+            if measure is not None:
+                raise TypeError("measure: expected none with functions in metrics, got one")
+            self.metrics = [key for key in metrics if key in _KNOWN]
+            self.own_metrics = own_names(key for key in metrics if key not in _KNOWN)
+            self.measure = _Measure([metrics[key] for key in self.metrics + self.own_metrics])
         self.name, self.version = name, version
 
 
@@ -93,6 +102,8 @@ class Table:
     - a pandas DataFrame or the path of a CSV, Parquet or Arrow file, with `target`, the name of a column, and any keys of the section `[problem]` of kind "table": `by` or `partition`,
       `standardise`, `test`, ...
 
+    weights: "agents" (the default: f is the mean of the agents' means), "rows" (the mean over all rows), or weights of the rows, numbers of at least 0: an array for each
+        agent, or one for all rows that are split; for a frame or a file the name of a column. f is then the weighted mean over all rows of all agents.
     loss: "least-squares", "logistic", "nonconvex-logistic", "softmax", "poisson", "huber" or "welsch". batch: a number of rows, or "full".
 
     >>> import numpy as np, mile
@@ -114,11 +125,13 @@ class Table:
         test: Any = None,
         loss: str = "least-squares",
         batch: int | str | None = None,
+        weights: str | ArrayLike | Sequence[ArrayLike] | None = None,
         **parameters: Any,
     ) -> None:
         self.name = "table"
         self.agents = agents
-        given = {"target": target, "loss": loss, "batch": batch, **parameters}
+        of_rows = None if weights is None or isinstance(weights, str) else weights
+        given = {"target": target, "loss": loss, "batch": batch, "weights": weights if of_rows is None else None, **parameters}
         self.parameters = {key: value for key, value in given.items() if value is not None}
         self._file: Any = None
         self._data: _mile.TableData | None = None
@@ -126,10 +139,12 @@ class Table:
             self._file = data
             if target is None:
                 raise _mile.ExperimentError("target: expected the name of the column to predict, got none")
+            if of_rows is not None:
+                raise TypeError(f"weights: expected the name of a column, or \"agents\" or \"rows\", for a table with columns, got {type(of_rows).__name__}")
             if test is not None:
                 self.parameters["test"] = test
             return
-        training = _shards(data, agents, "data")
+        training = _shards(data, agents, "data", of_rows)
         self.agents = len(training)
         self._data = _mile.TableData(training, [] if test is None else _shards(test, self.agents, "test"))
 
@@ -145,23 +160,57 @@ class Table:
         return {"kind": "table", "data": str(Path(path).absolute()), **self.parameters}, None
 
 
-Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+Shard = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]
+"""Features, targets and, perhaps, weights of an agent's rows."""
 
 
-def _shards(data: Any, agents: int | None, what: str) -> list[Pair]:
-    def pair(features: ArrayLike, targets: ArrayLike) -> Pair:
-        return np.ascontiguousarray(features, dtype=np.float64), np.ascontiguousarray(targets, dtype=np.float64)
+def _shards(data: Any, agents: int | None, what: str, weights: Any = None) -> list[Shard]:
+    def numbers(values: ArrayLike) -> NDArray[np.float64]:
+        return np.ascontiguousarray(values, dtype=np.float64)
 
     if isinstance(data, tuple) and len(data) == 2 and np.ndim(data[1]) == 1:
         if agents is None:
             raise _mile.ExperimentError("agents: expected the number of agents to split the rows among, got none")
-        features, targets = pair(*data)
-        split = zip(np.array_split(features, agents), np.array_split(targets, agents), strict=True)
-        return [pair(*one) for one in split]
+        features, targets = (np.array_split(numbers(one), agents) for one in data)
+        of_rows = [None] * agents if weights is None else np.array_split(numbers(weights), agents)
+        return [(numbers(a), numbers(b), w) for a, b, w in zip(features, targets, of_rows, strict=True)]
     try:
-        found = [pair(*one) for one in data]
+        found: list[Shard] = [(numbers(features), numbers(targets), None) for features, targets in data]
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what}: expected a pair (features, targets) for each agent: {error}") from None
     if agents is not None and agents != len(found):
         raise _mile.ExperimentError(f"{what}: expected arrays for {agents} agents, got {len(found)}")
+    if weights is None:
+        return found
+    if len(weights) != len(found):
+        raise _mile.ExperimentError(f"weights: expected an array for each of {len(found)} agents, got {len(weights)}")
+    return [(features, targets, numbers(one)) for (features, targets, _), one in zip(found, weights, strict=True)]
+
+
+# What the library knows by name; other metrics are the user's own.
+_KNOWN = ("accuracy", "auc", "rmse", "r2", "test_loss")
+# Names that records give to other numbers.
+_TAKEN = frozenset(
+    "agent agents algorithm label seed round step loss local_loss worst_loss batch_loss grad_norm_sq consensus_error consensus_error_before more vectors_sent bytes_sent "
+    "gradient_evals wall_s".split()
+)
+
+
+def own_names(names: Iterable[str]) -> list[str]:
+    """Names of the user's own metrics, checked."""
+    found = list(names)
+    for name in found:
+        plain = name.removeprefix("local_").removeprefix("worst_")
+        if not name.isidentifier() or name in _TAKEN or (name != plain and plain in _KNOWN):
+            raise _mile.ExperimentError(f"metrics: expected a name that no other number of a record has, such as perplexity, got {name}")
     return found
+
+
+class _Measure:
+    """Several functions of x as one that returns all their numbers."""
+
+    def __init__(self, functions: Sequence[Callable[[Vector], float]]) -> None:
+        self.functions = list(functions)
+
+    def __call__(self, x: Vector) -> list[float]:
+        return [float(function(x)) for function in self.functions]

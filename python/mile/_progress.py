@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from ._files import read_record
+
 Callback = Callable[[str, str, int, float, str], None]
+Record = dict[str, Any]
+"""What is recorded after a round, by name: `round`, `loss`, `consensus_error`, ..."""
 
 
 def _in_notebook() -> bool:
@@ -15,13 +20,19 @@ def _in_notebook() -> bool:
     return kernel is not None and "IPKernelApp" in getattr(kernel, "config", {})
 
 
-def observer(progress: bool | Callback | None) -> Callback:
+def observer(progress: bool | Callback | None, on_record: Callable[[Record], None] | None = None) -> Callback:
     """The function that is called with (kind, job, round, loss, text) at each event."""
+    shown = _observer(progress)
+    return shown if on_record is None else _Recording(shown, on_record)
+
+
+def _observer(progress: bool | Callback | None) -> Callback:
     if callable(progress):
         return progress
-    shown = progress if progress is not None else _in_notebook() or sys.stderr.isatty()
-    if not shown:
+    if progress is False:
         return _silent
+    if progress is None and not (_in_notebook() or sys.stderr.isatty()):
+        return _notes
     try:
         from tqdm.auto import tqdm
     except ImportError:
@@ -34,9 +45,33 @@ def _silent(kind: str, name: str, round: int, value: float, text: str) -> None:
         print(f"mile: {text}", file=sys.stderr)
 
 
+def _notes(kind: str, name: str, round: int, value: float, text: str) -> None:
+    """What was chosen before the first step, for programs without a terminal."""
+    if kind in ("note", "stopping"):
+        print(_said(value, text), file=sys.stderr)
+
+
+def _said(share: float, text: str) -> str:
+    """A note, with the share of evaluations in the work of the run if it is about them."""
+    return f"mile: {text}" if math.isnan(share) else f"mile: {text}; they are {share:.0%} of the work"
+
+
 def _lines(kind: str, name: str, round: int, value: float, text: str) -> None:
-    if kind in ("ended", "stopping", "point"):
+    _notes(kind, name, round, value, text)
+    if kind in ("ended", "point"):
         print(text or f"point {round} of {value:.0f}: {name}", file=sys.stderr)
+
+
+class _Recording:
+    """An observer that also hands records to a function."""
+
+    def __init__(self, shown: Callback, on_record: Callable[[Record], None]) -> None:
+        self.shown, self.on_record = shown, on_record
+
+    def __call__(self, kind: str, name: str, round: int, value: float, text: str) -> None:
+        self.shown(kind, name, round, value, text)
+        if kind == "recorded":
+            self.on_record(read_record(text))
 
 
 class _Bar:
@@ -56,8 +91,8 @@ class _Bar:
             self.close()
             self.rounds, self.done = round, {}
             self.bar = self.tqdm(total=round * int(value), desc=self.title, unit="round")
-        elif kind == "stopping":
-            print(f"mile: {text}", file=sys.stderr)
+        elif kind in ("note", "stopping"):
+            self.tqdm.write(_said(value, text), file=sys.stderr)
         elif self.bar is not None:
             if kind in ("advanced", "recorded", "kept"):
                 self.done[name] = max(self.done.get(name, 0), round)
@@ -75,5 +110,7 @@ class _Bar:
 
 def close(callback: Callback) -> None:
     """Closes the bar, if there is one."""
+    if isinstance(callback, _Recording):
+        callback = callback.shown
     if isinstance(callback, _Bar):
         callback.close()

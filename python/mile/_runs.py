@@ -23,6 +23,9 @@ class Stopped(KeyboardInterrupt):
         super().__init__(message)
         self.run = run
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stopped, (self.args[0], self.run)
+
 
 class Run:
     """A run directory: several methods and seeds on one problem."""
@@ -33,6 +36,10 @@ class Run:
             raise _mile.ExperimentError(f"{self.folder}: expected a run directory with a config.toml, got none")
         self._again = again
         self._problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A run is its folder: a copy in another process reads it, as `mile.load_run` does."""
+        return Run, (self.folder.absolute(),)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -131,7 +138,7 @@ class Run:
 
     def _torch(self) -> Any:
         if not hasattr(self._problem, "state_dicts"):
-            got, remedy = type(self._problem).__name__, "pass it as mile.load(folder, problem=...)"
+            got, remedy = type(self._problem).__name__, "pass it as mile.load_run(folder, problem=...)"
             raise TypeError(f"problem: expected a mile.torch.Problem for state dicts, got {got}; {remedy}")
         return self._problem
 
@@ -153,7 +160,7 @@ class Run:
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures of the report as SVG, by name."""
+        """The figures of the report as SVG, by name: the overview, curves of each quantity, the graph."""
         return dict(_mile.pictures(self.folder))
 
     def __repr__(self) -> str:

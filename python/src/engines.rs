@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
-use mile::engine::parts::Drift;
+use mile::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::engine::parts::{self, Drift};
 use mile::engine::{Engine, HostError};
 use mile::network::Network;
 use mile::ranks::Ranks;
@@ -19,7 +18,7 @@ use pyo3::prelude::*;
 
 use crate::failure::Raised;
 use crate::host::{HostEngine, block};
-use crate::memory::Memory;
+use crate::memory::{Memory, Owner};
 use crate::ranks::{PyRanks, or_alone};
 
 /// Opens the engines of a run.
@@ -36,12 +35,14 @@ impl<T: Real + Element> EnginesIn<T> for PyEngines {
         let EngineSetup { problem, network, method, start, seed, .. } = setup;
         if let Some(host) = &self.host {
             let (raised, ranks) = (self.raised.clone(), self.ranks.clone());
-            return Ok(Box::new(HostEngine::new(host, network, method, start, seed, raised, ranks)?));
+            let engine = HostEngine::new(host, network, method, start, seed, raised, ranks)?;
+            return Ok(Box::new(engine.with_matrices(parts::matrices(problem, method)?)));
         }
         let simulator = Simulator::new(problem, network, method, start, seed)?;
         let blocks = (0..method.layout().vectors()).map(|v| simulator.vector(Vector(v)));
-        let kept = self.memory.lend(blocks);
-        Ok(Box::new(Lending { simulator: ManuallyDrop::new(simulator), memory: self.memory.clone(), kept }))
+        let owner = self.memory.lend(blocks).map_err(|error| HostError::Engine(Box::new(error)))?;
+        let simulator = ManuallyDrop::new(simulator);
+        Ok(Box::new(Lending { simulator, memory: self.memory.clone(), owner }))
     }
 }
 
@@ -60,25 +61,28 @@ impl Engines for PyEngines {
     }
 }
 
-/// A simulator whose memory Python objectives see. If Python keeps an array that points into it, it is never freed.
-struct Lending<'a, T> {
+/// A simulator whose memory Python objectives see. It outlives the simulator if Python keeps an array that points into it.
+struct Lending<'a, T: Real> {
     simulator: ManuallyDrop<Simulator<'a, T>>,
     memory: Memory,
-    kept: Arc<AtomicBool>,
+    owner: Arc<Py<Owner>>,
 }
 
-impl<T> Drop for Lending<'_, T> {
+impl<T: Real> Drop for Lending<'_, T> {
     fn drop(&mut self) {
-        if !self.memory.release(&self.kept) {
-            // SAFETY: it is dropped once, here, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.simulator) };
-        }
+        // SAFETY: it is taken once, here, and not used afterwards.
+        let simulator = unsafe { ManuallyDrop::take(&mut self.simulator) };
+        self.memory.release(&self.owner, simulator.into_blocks());
     }
 }
 
 impl<T: Real> Agents for Lending<'_, T> {
     fn hosted(&self) -> Range<usize> {
         self.simulator.hosted()
+    }
+
+    fn begin(&mut self, step_size: f64) {
+        self.simulator.begin(step_size);
     }
 
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
@@ -93,6 +97,14 @@ impl<T: Real> Agents for Lending<'_, T> {
         self.simulator.prox(x, step)
     }
 
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.simulator.optimise(step)
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.simulator.clip(g, most)
+    }
+
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.simulator.pull(round, pairs)
     }
@@ -103,6 +115,10 @@ impl<T: Real> Agents for Lending<'_, T> {
 
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.simulator.pull_compressed(round, pull)
+    }
+
+    fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        self.simulator.apply(function, vectors)
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -32,7 +32,7 @@ impl Raised {
     /// Calls Python; an exception is kept for the caller that started the run.
     pub(crate) fn call<R>(&self, work: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, Failure> {
         Python::attach(|py| {
-            let result = match self.abort.load(Ordering::Relaxed) {
+            let result = match self.is_aborted() {
                 true => Err(PyKeyboardInterrupt::new_err("interrupted twice")),
                 // On the main thread a handler of Ctrl-C may be waiting to be called.
                 false => py.check_signals().and_then(|()| work(py)),
@@ -66,6 +66,11 @@ impl Raised {
         self.abort.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the run is to end in the middle of its round.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+
     /// The exception, if there was one.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -81,7 +86,7 @@ pub(crate) fn exception(error: &LabError) -> PyErr {
 /// A message of the command, with its options written as arguments of functions.
 pub(crate) fn in_python(message: &str) -> String {
     let words = [
-        ("add --resume to resume it", "give resume=True to resume it"),
+        ("add --resume to resume it", "give resume=True to resume it, or overwrite=True to replace it"),
         ("add --resume to resume a sweep", "give resume=True to resume a sweep"),
         ("leave --resume out", "leave resume out"),
         ("choose another --out", "give another out"),

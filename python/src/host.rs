@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::compression::Compression;
 use mile::engine::parts::{Drift, Guard, check_len, check_method, compress, measure_drift};
 use mile::engine::{Engine, HostError, in_order};
 use mile::method::Method;
 use mile::network::Network;
+use mile::optimiser::MatrixPart;
 use mile::ranks::{Ranks, Together};
 use mile::real::Real;
 use mile::steady::{Summaries, message_bytes, share};
@@ -19,7 +20,10 @@ use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::apply::PyFunction;
 use crate::failure::Raised;
+use crate::optimiser::numbers_of;
+use crate::problem::attribute;
 use crate::ranks::{PyRanks, or_alone};
 
 /// The agents of a host object.
@@ -31,7 +35,13 @@ pub(crate) struct HostEngine<'a, T> {
     hosted: Range<usize>,
     seed: u64,
     dim: usize,
+    /// Numbers of a row that agents send; the others stay with their agent.
+    shared: usize,
+    /// The step size of the current step.
+    step_size: f64,
     checks: Verbs,
+    /// The matrices of the variable that the method's optimiser steps along.
+    matrices: Vec<MatrixPart>,
     drift: Drift,
     guard: Guard,
     raised: Raised,
@@ -60,15 +70,16 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         let hosted = block(agents, rank, count);
         let edges: Vec<(usize, usize, f64)> =
             network.graph().edges().map(|(i, j)| (i, j, network.mixing().weight(i, j))).collect();
-        let (host, dim) = raised
+        let (host, dim, shared) = raised
             .call(|py| {
                 let problem = problem.bind(py);
                 let dim: usize = problem.getattr("dim")?.extract()?;
+                let shared = attribute(problem, "shared_dim")?.map_or(Ok(dim), |shared| shared.extract())?;
                 let start = PyArray1::from_slice(py, start);
                 let peers = ranks.as_ref().map(|ranks| ranks.count());
                 let arguments =
                     (agents, (hosted.start, hosted.end), edges.clone(), vectors, start, seed, peers);
-                Ok((problem.call_method1("host", arguments)?.unbind(), dim))
+                Ok((problem.call_method1("host", arguments)?.unbind(), dim, shared))
             })
             .map_err(HostError::Engine)?;
         Ok(Self {
@@ -78,13 +89,21 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
             hosted,
             seed,
             dim,
+            shared,
+            step_size: 1.0,
             checks: Verbs::new(vectors),
+            matrices: Vec::new(),
             drift: Drift::default(),
             guard: Guard::default(),
             raised,
             ranks,
             start: std::marker::PhantomData,
         })
+    }
+
+    /// With the matrices that the method's optimiser steps along.
+    pub(crate) fn with_matrices(self, matrices: Vec<MatrixPart>) -> Self {
+        Self { matrices, ..self }
     }
 
     /// Calls the host, unless an earlier call failed.
@@ -139,9 +158,14 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
         self.hosted.clone()
     }
 
+    fn begin(&mut self, step_size: f64) {
+        self.step_size = step_size;
+    }
+
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
         self.check(|verbs| verbs.gradient(x, g, draw))?;
-        self.call(|host| host.call_method1("gradient", (x.0, g.0, draw)).map(drop))
+        let step_size = self.step_size;
+        self.call(|host| host.call_method1("gradient", (x.0, g.0, draw, step_size)).map(drop))
     }
 
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
@@ -150,6 +174,22 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             let terms = PyList::new(host.py(), terms.iter().map(|(a, v)| (*a, v.0)))?;
             host.call_method1("combine", (y.0, keep, terms)).map(drop)
         })
+    }
+
+    /// The host carries it out on its device, or hands its memory to [`take_steps`](crate::optimiser::take_steps).
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.check(|verbs| verbs.optimise(step))?;
+        let states: Vec<usize> = step.states().map(|v| v.0).collect();
+        let vectors = (step.x.0, states, step.g.0, step.inner.map(|v| v.0), step.shift.map(|v| v.0));
+        let by = numbers_of(&step.by);
+        let matrices: Vec<[usize; 3]> =
+            self.matrices.iter().map(|part| [part.range.start, part.shape[0], part.shape[1]]).collect();
+        self.call(|host| host.call_method1("optimise", (vectors, by, matrices)).map(drop))
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.check(|verbs| verbs.clip(g, most))?;
+        self.call(|host| host.call_method1("clip", (g.0, most)).map(drop))
     }
 
     /// Objectives in Python have no penalty.
@@ -168,7 +208,7 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             let pairs = PyList::new(host.py(), pairs.iter().map(|(from, to)| (from.0, to.0)))?;
             host.call_method1("pull", (pairs, weights)).map(drop)
         })?;
-        Ok(messages * (pairs.len() * self.dim * size_of::<T>()) as u64)
+        Ok(messages * (pairs.len() * self.shared * size_of::<T>()) as u64)
     }
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
@@ -192,13 +232,19 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             let [weights, weighed, r] = [weights, weighed, r].map(|numbers| PyArray1::from_vec(py, numbers));
             host.call_method1("pull_steady", (vectors, weights, weighed, r)).map(drop)
         })?;
-        Ok(messages * message_bytes::<T>(self.dim) as u64)
+        let kept = (self.dim - self.shared) * size_of::<T>();
+        Ok(messages * (message_bytes::<T>(self.dim) - kept) as u64)
     }
 
     /// Rust compresses, with the same bits as in every engine; between ranks the host moves the messages that agents on a network would send.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.checks.check(pull.model)?;
         self.checks.check_pull(&[(pull.from, pull.to)])?;
+        if self.shared < self.dim {
+            let problem =
+                "it sends compressed vectors, which has no meaning where parameters stay with their agent";
+            return Err(AgentsError::Method(problem.into()));
+        }
         let ranks = self.ranks.clone();
         let together = Together::of(or_alone(ranks.as_ref()));
         measure_drift(self, together, pull.model)?;
@@ -216,6 +262,18 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             host.call_method1("pull", (pairs, weights, received)).map(drop)
         })?;
         Ok(messages * pull.by.message_bytes::<T>(self.dim) as u64)
+    }
+
+    /// The function gets the host's own vectors.
+    fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        self.check(|verbs| verbs.check_apply(vectors))?;
+        let Some(function) = function.as_any().downcast_ref::<PyFunction>() else {
+            return Err(AgentsError::Method("it applies a function that is not in Python".into()));
+        };
+        self.call(|host| {
+            let numbers = PyList::new(host.py(), vectors.iter().map(|v| v.0))?;
+            host.call_method1("apply", (function.in_python(), numbers)).map(drop)
+        })
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -260,6 +318,12 @@ impl<T: Real + Element> Engine<T> for HostEngine<'_, T> {
 
     fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
         self.call(|host| host.call_method1("restored", (state,)).map(drop))
+    }
+
+    fn batch_loss(&mut self, together: Together<'_>) -> Result<Option<f64>, AgentsError> {
+        let own = self.call(|host| numbers(&host.call_method0("batch_losses")?))?;
+        let all = self.of_all(together, own)?;
+        Ok((!all.is_empty()).then(|| in_order(&all) / self.network.agents() as f64))
     }
 
     fn of_all(&mut self, together: Together<'_>, own: Vec<f64>) -> Result<Vec<f64>, AgentsError> {

@@ -47,9 +47,9 @@ pub(crate) fn method_names() -> Vec<&'static str> {
 }
 
 fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
-    let (topology, rule) = match &*entry.name {
-        "scaffold" => (Topology::Complete, Rule::Metropolis),
-        _ => (Topology::Ring, Rule::LazyMetropolis),
+    let (topology, rule) = match entry.has_server() {
+        true => (Topology::Complete, Rule::Metropolis),
+        false => (Topology::Ring, Rule::LazyMetropolis),
     };
     let refuse = |error: mile::network::NetworkError| LabError::config("network", error);
     let graph = topology.build(6, 0).map_err(|error| LabError::config("network", error))?;
@@ -230,7 +230,7 @@ pub(crate) fn pictures(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<(String,
             })
             .collect()
         }
-        false => Ok(RunFolder::read(&folder)?.pictures()),
+        false => Ok(RunFolder::read(&folder)?.all_pictures()),
     })
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Experiments run without the interpreter, on the calling thread or on their own threads ([`session`], [`waiting`], [`interrupt`]).
 //! Objectives in Python are problems of the library ([`problem`]), whose arrays point into the agents' memory ([`memory`]);
-//! methods in Python are methods of the library ([`method`]), which are lent one step at a time ([`loan`]); PyTorch tensors are the
+//! methods in Python are methods of the library ([`method`]), which are lent one step at a time ([`loan`]) and may apply their own
+//! functions to vectors ([`apply`]); PyTorch tensors are the
 //! vectors of an engine ([`host`]).
 
+mod apply;
 mod device;
 mod engines;
 mod failure;
@@ -15,6 +17,7 @@ mod loan;
 mod memory;
 mod method;
 mod objectives;
+mod optimiser;
 mod problem;
 mod progress;
 mod random;
@@ -49,5 +52,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inquire::pictures, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::sweep_summary, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::samples, module)?)?;
+    module.add_function(wrap_pyfunction!(optimiser::take_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(optimiser::clip_rows, module)?)?;
     Ok(())
 }

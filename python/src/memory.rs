@@ -1,14 +1,17 @@
 //! The agents' memory as NumPy arrays, without a copy.
 //!
-//! An array that is lent to Python points into an engine's memory. Python may keep it: in a list, or in the frames of a traceback. If it does,
-//! the memory of that engine is never freed. Everything else that objectives are called with is copied.
+//! An array that is lent to Python points into an engine's memory. Python may keep it: in a list, or in the frames of a traceback. So every such
+//! array refers to a Python object, the owner; if arrays are left when the engine ends, it gives its memory to the owner, and the memory
+//! is freed with the last of them. Everything else that objectives are called with is copied.
 
+use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use mile::real::Real;
 use numpy::ndarray::{ArrayView1, ArrayViewMut1};
-use numpy::{Element, PyArray1, PyArrayMethods};
+use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The memory of the engines of a run that arrays may point into.
@@ -19,35 +22,48 @@ pub(crate) struct Memory {
 
 struct Lent {
     range: Range<usize>,
-    kept: Arc<AtomicBool>,
+    owner: Arc<Py<Owner>>,
+}
+
+/// What arrays that point into an engine's memory keep alive. After the engine has ended it holds the memory itself.
+#[pyclass(frozen)]
+pub(crate) struct Owner {
+    memory: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Memory {
-    /// Allows arrays to point into these blocks. The returned flag says whether Python has kept one of them; until it is
-    /// read in [`release`](Self::release), the blocks must neither move nor be freed.
-    pub(crate) fn lend<'b, T: 'b>(&self, blocks: impl Iterator<Item = &'b [T]>) -> Arc<AtomicBool> {
-        let kept = Arc::new(AtomicBool::new(false));
+    /// Allows arrays to point into these blocks, which must neither move nor be freed until they are [released](Self::release).
+    pub(crate) fn lend<'b, T: 'b>(
+        &self,
+        blocks: impl Iterator<Item = &'b [T]>,
+    ) -> Result<Arc<Py<Owner>>, PyErr> {
+        let owner = Arc::new(Python::attach(|py| Py::new(py, Owner { memory: Mutex::new(None) }))?);
         let mut lent = self.lent.write().unwrap_or_else(PoisonError::into_inner);
         for block in blocks {
             let range = block.as_ptr_range();
-            lent.push(Lent { range: range.start as usize..range.end as usize, kept: kept.clone() });
+            lent.push(Lent { range: range.start as usize..range.end as usize, owner: owner.clone() });
         }
-        kept
+        Ok(owner)
     }
 
-    /// Ends the loan; true if Python has kept an array, so that the blocks must never be freed.
-    pub(crate) fn release(&self, flag: &Arc<AtomicBool>) -> bool {
-        self.lent
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|lent| !Arc::ptr_eq(&lent.kept, flag));
-        flag.load(Ordering::Relaxed)
+    /// Ends the loan of these blocks. If arrays still point into them, they are freed with the last such array, otherwise now.
+    pub(crate) fn release<T: Real>(&self, owner: &Arc<Py<Owner>>, blocks: Vec<Vec<T>>) {
+        let is_other = |lent: &Lent| !Arc::ptr_eq(&lent.owner, owner);
+        self.lent.write().unwrap_or_else(PoisonError::into_inner).retain(is_other);
+        Python::attach(|py| {
+            let owner = owner.bind(py);
+            // SAFETY: the object is alive and this thread holds the interpreter. One reference is that of `owner`.
+            if unsafe { pyo3::ffi::Py_REFCNT(owner.as_ptr()) } > 1 {
+                let mut memory = owner.get().memory.lock().unwrap_or_else(PoisonError::into_inner);
+                *memory = Some(Box::new(blocks));
+            }
+        });
     }
 
-    fn flag_of<T>(&self, row: &[T]) -> Option<Arc<AtomicBool>> {
+    fn owner_of<T>(&self, row: &[T]) -> Option<Arc<Py<Owner>>> {
         let at = row.as_ptr() as usize;
         let lent = self.lent.read().unwrap_or_else(PoisonError::into_inner);
-        lent.iter().find(|lent| lent.range.contains(&at)).map(|lent| lent.kept.clone())
+        lent.iter().find(|lent| lent.range.contains(&at)).map(|lent| lent.owner.clone())
     }
 
     /// Calls Python with a row as a read-only array: a view if the memory is lent, otherwise a copy.
@@ -57,18 +73,16 @@ impl Memory {
         row: &[T],
         work: impl FnOnce(&Bound<'py, PyArray1<T>>) -> PyResult<R>,
     ) -> PyResult<R> {
-        let kept = self.flag_of(row);
-        let array = match kept {
-            // SAFETY: the memory is lent: it outlives the array (`release`), and nobody writes to it during the call.
-            Some(_) => unsafe {
-                PyArray1::borrow_from_array(&ArrayView1::from(row), py.None().into_bound(py))
+        let array = match self.owner_of(row) {
+            // SAFETY: the memory is lent: the array refers to its owner, so it outlives the array (`release`), and nobody writes to it
+            // during the call.
+            Some(owner) => unsafe {
+                PyArray1::borrow_from_array(&ArrayView1::from(row), owner.bind(py).clone().into_any())
             },
             None => PyArray1::from_slice(py, row),
         };
         drop(array.try_readwrite()?.make_nonwriteable());
-        let result = work(&array);
-        note(&array, kept);
-        result
+        work(&array)
     }
 
     /// Calls Python with a row as a writable array.
@@ -78,28 +92,24 @@ impl Memory {
         row: &mut [T],
         work: impl FnOnce(&Bound<'py, PyArray1<T>>) -> PyResult<R>,
     ) -> PyResult<R> {
-        let kept = self.flag_of(row);
-        if kept.is_none() {
+        let Some(owner) = self.owner_of(row) else {
             let array = PyArray1::from_slice(py, row);
             let result = work(&array)?;
+            if array.len() != row.len() {
+                let (expected, got) = (row.len(), array.len());
+                return Err(PyValueError::new_err(format!(
+                    "out: expected its shape to stay ({expected},), got ({got},)"
+                )));
+            }
             // SAFETY: `work` is over, and no other thread runs Python while this one does.
             row.copy_from_slice(unsafe { array.as_slice()? });
             return Ok(result);
-        }
-        // SAFETY: the memory is lent: it outlives the array (`release`), and it is this caller's to write during the call.
-        let array =
-            unsafe { PyArray1::borrow_from_array(&ArrayViewMut1::from(row), py.None().into_bound(py)) };
-        let result = work(&array);
-        note(&array, kept);
-        result
-    }
-}
-
-/// Notes whether anything else refers to the array, such as an array that points into it.
-fn note<T>(array: &Bound<'_, PyArray1<T>>, kept: Option<Arc<AtomicBool>>) {
-    let Some(kept) = kept else { return };
-    // SAFETY: the array is alive and this thread holds the interpreter.
-    if unsafe { pyo3::ffi::Py_REFCNT(array.as_ptr()) } > 1 {
-        kept.store(true, Ordering::Relaxed);
+        };
+        // SAFETY: the memory is lent: the array refers to its owner, so it outlives the array (`release`), and it is this caller's to write
+        // during the call.
+        let array = unsafe {
+            PyArray1::borrow_from_array(&ArrayViewMut1::from(row), owner.bind(py).clone().into_any())
+        };
+        work(&array)
     }
 }

@@ -7,6 +7,7 @@ use mile::method::{Layout, Method, Unit};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::apply::PyFunction;
 use crate::failure::Raised;
 use crate::loan::Loan;
 
@@ -169,6 +170,15 @@ impl StepVerbs {
         let terms: Vec<(f64, Vector)> =
             terms.iter().map(|(a, v)| Ok((*a, self.vector(v)?))).collect::<PyResult<_>>()?;
         self.with(py, move |step| step.combine(y, keep, &terms))
+    }
+
+    /// Applies a function to vectors, given as arrays or tensors with a row for each hosted agent. It changes them in place, or returns
+    /// the new value of the first, or a tuple with those of the first few.
+    #[pyo3(signature = (function, *vectors))]
+    fn apply(&self, py: Python<'_>, function: &Bound<'_, PyAny>, vectors: Vec<String>) -> PyResult<()> {
+        let vectors: Vec<Vector> = vectors.iter().map(|name| self.vector(name)).collect::<PyResult<_>>()?;
+        let function = PyFunction::new(function, self.raised.clone())?;
+        self.with(py, move |step| step.apply(&function, &vectors))
     }
 
     /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair (from, to): one exchange.

@@ -1,5 +1,6 @@
 //! Objectives that are given as Python objects, as a kind of problem of the lab.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mile::real::Precision;
@@ -15,11 +16,14 @@ use crate::problem::{PyProblem, Spec, attribute};
 
 /// The objectives of a Python object, the same for every seed.
 pub(crate) struct PyObjectives {
+    object: Py<PyAny>,
     spec: Arc<Spec>,
     name: String,
-    /// Identifies the objectives; without it their values do.
-    version: Option<String>,
+    /// What identifies the objectives, by key; if there is nothing, their values do.
+    facts: BTreeMap<String, String>,
     rows: Option<Rows>,
+    /// The samples that models are evaluated on, if not all.
+    evaluated_on: Option<String>,
     memory: Memory,
     raised: Raised,
 }
@@ -30,6 +34,8 @@ struct Rows {
     counts: RowCounts,
     training: u64,
     test: u64,
+    /// Whether the object says how many are evaluated.
+    is_given: bool,
 }
 
 impl PyObjectives {
@@ -47,13 +53,23 @@ impl PyObjectives {
         // (rows of an exact gradient, of one of the run, of all agents' losses, of the test data)
         let rows: Option<(u64, u64, u64, u64)> =
             attribute(object, "row_counts")?.map(|value| value.extract()).transpose()?;
+        let is_given =
+            attribute(object, "evaluating")?.is_none() || attribute(object, "eval_rows")?.is_some();
         let rows = rows.map(|(all, run, training, test)| Rows {
             counts: RowCounts { all, run, largest_sample: 0 },
             training,
             test,
+            is_given,
         });
         let name = text("name")?.unwrap_or_else(default);
-        Ok(Self { spec, name, version: text("version")?, rows, memory, raised })
+        let facts = match text("version")? {
+            Some(version) => BTreeMap::from([("version".to_owned(), version)]),
+            None => {
+                attribute(object, "facts")?.map_or(Ok(BTreeMap::new()), |facts| facts.call0()?.extract())?
+            }
+        };
+        let (object, evaluated_on) = (object.clone().unbind(), text("evaluated_on")?);
+        Ok(Self { object, spec, name, facts, rows, evaluated_on, memory, raised })
     }
 
     fn problem(&self) -> AnyProblem {
@@ -96,13 +112,27 @@ impl Objectives for PyObjectives {
     }
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
-        let of = |rows: Rows| EvaluationRows { training: rows.training, test: rows.test, is_given: true };
+        let of =
+            |rows: Rows| EvaluationRows { training: rows.training, test: rows.test, is_given: rows.is_given };
         Ok(self.rows.map(of))
     }
 
+    fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
+        let sampled = self.raised.call(|py| {
+            let sampled = self.object.bind(py).call_method1("evaluating", (per_agent, test))?;
+            Self::read(&sampled, self.spec.agents, self.memory.clone(), self.raised.clone())
+        });
+        sampled.ok().map(|sampled| Arc::new(sampled) as Arc<dyn Objectives>)
+    }
+
+    fn evaluated_on(&self) -> Option<String> {
+        self.evaluated_on.clone()
+    }
+
     fn digests(&self) -> Result<Facts, LabError> {
-        if let Some(version) = &self.version {
-            return Ok(Facts::from([("problem.version".to_owned(), version.clone().into())]));
+        if !self.facts.is_empty() {
+            let fact = |(key, value): (&String, &String)| (format!("problem.{key}"), value.clone().into());
+            return Ok(self.facts.iter().map(fact).collect());
         }
         FixedProblem::new("", self.problem()).digests()
     }

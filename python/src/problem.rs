@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mile::agents::Failure;
-use mile::problems::{Draw, HeldOut, Metric, NamedTensors, Problem, TensorPart};
+use mile::problems::{Draw, HeldOut, Metric, NamedTensors, Problem, Tensor, TensorPart};
 use mile::real::Real;
 use mile_lab::recorded_metrics::{self, Models};
-use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{Element, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -31,8 +31,11 @@ pub(crate) struct Spec {
     measure: Option<Py<PyAny>>,
     measure_of: Option<Py<PyAny>>,
     metrics: Vec<Metric>,
+    own_metrics: Vec<String>,
     /// The tensors that the variable consists of.
     parts: Vec<TensorPart>,
+    /// Further names of parts that have several, such as tied weights, each with the name of its part.
+    tied: Vec<(String, String)>,
 }
 
 /// A value of an attribute, if the object has it and it is not `None`.
@@ -78,8 +81,17 @@ impl Spec {
             }
             None => Vec::new(),
         };
+        let own_metrics: Vec<String> =
+            attribute(object, "own_metrics")?.map_or(Ok(Vec::new()), |names| names.extract())?;
+        let measure = attribute(object, "measure")?;
+        if measure.is_none() && !(metrics.is_empty() && own_metrics.is_empty()) {
+            return Err(PyTypeError::new_err(
+                "measure: expected a function of x that returns a number for each of metrics, got none",
+            ));
+        }
         let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
         let parts = tensor_parts(parts, dim);
+        let tied = attribute(object, "tied")?.map_or(Ok(Vec::new()), |tied| tied.extract())?;
         Ok(Self {
             agents,
             dim,
@@ -91,10 +103,12 @@ impl Spec {
             grad: grad.unbind(),
             full_grad: full_grad.map(Bound::unbind),
             initial: attribute(object, "initial")?.map(Bound::unbind),
-            measure: attribute(object, "measure")?.map(Bound::unbind),
+            measure: measure.map(Bound::unbind),
             measure_of: attribute(object, "measure_of")?.map(Bound::unbind),
             metrics,
+            own_metrics,
             parts,
+            tied,
         })
     }
 }
@@ -184,34 +198,49 @@ impl PyProblem {
     }
 }
 
-/// Copies a gradient that Python returned; an error names what is wrong with it.
+/// Copies a gradient that Python returned: an array or a list of any real numbers. An error names what is wrong with it.
 fn copy_gradient<T: Real + Element>(
     returned: Bound<'_, PyAny>,
     gradient: &mut [T],
     call: &str,
 ) -> PyResult<()> {
     let n = gradient.len();
-    let name = if size_of::<T>() == 4 { "float32" } else { "float64" };
-    let takes = format!("a numpy array of shape ({n},) and dtype {name}");
-    let Ok(array) = returned.cast::<PyArray1<T>>() else {
-        let got = match returned.cast::<PyUntypedArray>() {
-            Ok(array) => format!("an array of shape {:?} and dtype {}", array.shape(), array.dtype()),
-            Err(_) => returned.get_type().to_string(),
-        };
-        return Err(PyTypeError::new_err(format!("{call}: expected {takes}, got {got}")));
-    };
-    let array = array.try_readonly()?;
-    if array.len() != n {
-        let shape = array.shape();
-        return Err(PyTypeError::new_err(format!(
-            "{call}: expected {takes}, got an array of shape {shape:?}"
-        )));
-    }
+    let array = real_array::<T>(&returned, &[n], &format!("{call}: expected {n} numbers of shape ({n},)"))?;
+    let array = array.cast::<PyArray1<T>>()?.try_readonly()?;
     match array.as_slice() {
         Ok(slice) => gradient.copy_from_slice(slice),
         Err(_) => gradient.iter_mut().zip(array.as_array()).for_each(|(to, from)| *to = *from),
     }
     Ok(())
+}
+
+/// An array or a list of real numbers in this precision, of this shape; `expected` begins the message if it is something else.
+fn real_array<'py, T: Real + Element>(
+    value: &Bound<'py, PyAny>,
+    shape: &[usize],
+    expected: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(array) = value.cast::<PyUntypedArray>()
+        && array.shape() == shape
+        && array.dtype().is_equiv_to(&numpy::dtype::<T>(value.py()))
+    {
+        return Ok(value.clone());
+    }
+    let refuse = |got: String| PyTypeError::new_err(format!("{expected}, got {got}"));
+    let kind = value.get_type().to_string();
+    let converted = match value.py().import("numpy")?.call_method1("asarray", (value,)) {
+        Ok(array) => array.cast_into::<PyUntypedArray>()?,
+        Err(error) => return Err(refuse(format!("{kind} ({error})"))),
+    };
+    let is_real = b"fiu".contains(&converted.dtype().kind());
+    if converted.shape() != shape || !is_real {
+        let got = match value.is_instance_of::<PyUntypedArray>() || converted.ndim() > 0 {
+            true => format!("shape {:?} and dtype {}", converted.shape(), converted.dtype()),
+            false => kind,
+        };
+        return Err(refuse(got));
+    }
+    converted.call_method1("astype", (numpy::dtype::<T>(value.py()),))
 }
 
 /// A number that Python returned: of Python, NumPy or PyTorch.
@@ -229,11 +258,11 @@ impl PyProblem {
     fn metrics_from(&self, values: Bound<'_, PyAny>, call: &str) -> PyResult<Vec<f64>> {
         let values: Vec<f64> =
             values.try_iter()?.map(|value| number(&value?, call)).collect::<PyResult<_>>()?;
-        match values.len() == self.spec.metrics.len() {
+        let expected = self.spec.metrics.len() + self.spec.own_metrics.len();
+        match values.len() == expected {
             true => Ok(values),
             false => Err(PyTypeError::new_err(format!(
-                "{call}: expected {} numbers, one for each of metrics, got {}",
-                self.spec.metrics.len(),
+                "{call}: expected {expected} numbers, one for each of metrics, got {}",
                 values.len()
             ))),
         }
@@ -280,7 +309,8 @@ impl<T: Real + Element> Problem<T> for PyProblem {
     }
 
     fn held_out(&self) -> Option<&dyn HeldOut<T>> {
-        (!self.spec.metrics.is_empty()).then_some(self)
+        let measures = !(self.spec.metrics.is_empty() && self.spec.own_metrics.is_empty());
+        measures.then_some(self)
     }
 
     fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
@@ -292,7 +322,17 @@ impl<T: Real + Element> Problem<T> for PyProblem {
         self.raised.call(|py| {
             let initial = initial.bind(py);
             let point = if initial.is_callable() { initial.call1((seed,))? } else { initial.clone() };
-            let mut x = vec![T::zero(); self.spec.dim];
+            let (agents, dim) = (self.spec.agents, self.spec.dim);
+            let is_one = point.getattr_opt("shape")?.is_none_or(|shape| shape.len().is_ok_and(|n| n < 2));
+            let rows = if is_one { 1 } else { agents };
+            let point = match is_one {
+                true => point,
+                false => {
+                    let expected = format!("initial: expected shape ({dim},) or ({agents}, {dim})");
+                    real_array::<T>(&point, &[agents, dim], &expected)?.call_method1("reshape", (-1,))?
+                }
+            };
+            let mut x = vec![T::zero(); rows * dim];
             copy_gradient(point, &mut x, "initial")?;
             Ok(Some(x))
         })
@@ -302,6 +342,10 @@ impl<T: Real + Element> Problem<T> for PyProblem {
 impl<T: Real + Element> HeldOut<T> for PyProblem {
     fn metrics(&self) -> &[Metric] {
         &self.spec.metrics
+    }
+
+    fn own_metrics(&self) -> &[String] {
+        &self.spec.own_metrics
     }
 
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {
@@ -324,5 +368,16 @@ impl<T: Real + Element> HeldOut<T> for PyProblem {
 impl<T: Real> NamedTensors<T> for PyProblem {
     fn parts(&self) -> Vec<TensorPart> {
         self.spec.parts.clone()
+    }
+
+    /// Under all names, so that the file can be loaded strictly.
+    fn export(&self, x: &[T]) -> Vec<Tensor> {
+        let mut tensors: Vec<Tensor> = self.spec.parts.iter().map(|part| part.export(x)).collect();
+        for (name, first) in &self.spec.tied {
+            if let Some(tensor) = tensors.iter().find(|tensor| tensor.name == *first).cloned() {
+                tensors.push(Tensor { name: name.clone(), ..tensor });
+            }
+        }
+        tensors
     }
 }

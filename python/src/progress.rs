@@ -11,6 +11,7 @@ use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::record::Record;
 use mile_lab::store::Outcome;
+use mile_lab::tensorboard::EventFiles;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -140,6 +141,9 @@ impl<'p> Teller<'p> {
         let count = jobs.len() as f64;
         let told = Self { plan, work: work.clone(), jobs };
         told.tell("planned", "", plan.spec.rounds, count, String::new());
+        if let Some(text) = plan.spec.objectives.evaluated_on() {
+            told.tell("note", "", 0, plan.evaluation.share, text);
+        }
         told
     }
 
@@ -174,8 +178,14 @@ impl Observer for Teller<'_> {
         }
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.work.display.raised.is_aborted()
+    }
+
+    /// The text is the record, as its line in `metrics.jsonl`.
     fn recorded(&self, job: Job, record: &Record) {
-        self.tell("recorded", &self.plan.job_name(job), record.round, record.loss, String::new());
+        let text = serde_json::to_string(record).unwrap_or_default();
+        self.tell("recorded", &self.plan.job_name(job), record.round, record.loss, text);
     }
 
     fn ended(&self, job: Job, outcome: &Outcome) {
@@ -187,5 +197,49 @@ impl Observer for Teller<'_> {
     fn failed(&self, job: Job, error: &LabError) {
         let name = self.plan.job_name(job);
         self.tell("ended", &name, 0, f64::NAN, format!("{name}: failed: {error}"));
+    }
+}
+
+/// Tells what happens, and writes records as event files of TensorBoard if asked.
+pub(crate) struct Recording<'p> {
+    teller: Teller<'p>,
+    events: Option<Arc<EventFiles>>,
+}
+
+impl<'p> Recording<'p> {
+    pub(crate) fn new(teller: Teller<'p>, events: Option<Arc<EventFiles>>) -> Self {
+        Self { teller, events }
+    }
+}
+
+impl Observer for Recording<'_> {
+    fn opened(&self, records: &[Record], outcomes: &[Outcome]) {
+        self.teller.opened(records, outcomes);
+        self.events.iter().for_each(|events| events.opened(records, outcomes));
+    }
+
+    fn began(&self, job: Job) {
+        self.teller.began(job);
+    }
+
+    fn advanced(&self, job: Job, round: u64) {
+        self.teller.advanced(job, round);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.teller.is_interrupted()
+    }
+
+    fn recorded(&self, job: Job, record: &Record) {
+        self.events.iter().for_each(|events| events.recorded(job, record));
+        self.teller.recorded(job, record);
+    }
+
+    fn ended(&self, job: Job, outcome: &Outcome) {
+        self.teller.ended(job, outcome);
+    }
+
+    fn failed(&self, job: Job, error: &LabError) {
+        self.teller.failed(job, error);
     }
 }

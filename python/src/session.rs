@@ -1,14 +1,15 @@
 //! Runs experiments, sweeps and the paper's results for Python.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::methods::catalogue::{Catalogue, Entry};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::objectives::{Kinds, Objectives, Setting};
 use mile_lab::section::Section;
 use mile_lab::sweep::ObserverFactory;
+use mile_lab::tensorboard::EventFiles;
 use mile_lab::{Lab, LabError, session};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ use crate::memory::Memory;
 use crate::method::PyMethod;
 use crate::objectives::PyObjectives;
 use crate::problem::attribute;
-use crate::progress::{Event, Teller, Work};
+use crate::progress::{Event, Recording, Teller, Work};
 use crate::ranks::PyRanks;
 use crate::table::TableData;
 use crate::values;
@@ -92,22 +93,41 @@ impl Given {
     }
 
     /// Runs the experiment or sweep; returns whether it is complete.
-    fn run(&self, folder: &Path, resume: bool, draw: bool, work: &Work) -> Result<bool, LabError> {
+    fn run(&self, folder: &Path, wishes: Wishes, work: &Work) -> Result<bool, LabError> {
+        let Wishes { resume, draw, tensorboard } = wishes;
         let session = self.lab.session(&self.table, &self.base, folder, resume)?;
         let points = match session.work() {
             session::Work::Run(_) => 1,
             session::Work::Sweep(sweep) => sweep.points.len(),
         };
+        let written = Mutex::new(Vec::new());
         let observers: &ObserverFactory = &|point, plan| {
+            let mut at = folder.to_owned();
             if let Some((k, point)) = point {
                 let (name, round, value) = (point.name.clone(), k as u64 + 1, points as f64);
+                at = folder.join("points").join(&name);
                 work.tell(Event { kind: "point", name, round, value, text: String::new() });
             }
-            Box::new(Teller::new(plan, work))
+            let events = tensorboard.then(|| Arc::new(EventFiles::new(&at)));
+            written.lock().unwrap_or_else(PoisonError::into_inner).extend(events.clone());
+            Box::new(Recording::new(Teller::new(plan, work), events))
         };
-        let results = session.execute(observers, &work.stop)?.report(draw)?;
+        let executed = session.execute(observers, &work.stop)?;
+        let written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        written.into_iter().filter_map(Arc::into_inner).try_for_each(EventFiles::finish)?;
+        let results = executed.report(draw)?;
         Ok(results.check()?.is_complete)
     }
+}
+
+/// What is wanted of a run besides its results.
+#[derive(Clone, Copy)]
+struct Wishes {
+    resume: bool,
+    /// Whether figures and the report are made at the end.
+    draw: bool,
+    /// Whether records are also written as event files of TensorBoard.
+    tensorboard: bool,
 }
 
 /// A custom method: the object, its name in the experiment, its title, and the facts that identify it.
@@ -152,7 +172,7 @@ fn raise(py: Python<'_>, error: LabError, raised: &Raised, folder: &Path) -> PyE
 
 /// Runs an experiment in a folder. Returns whether it is complete and whether it was interrupted.
 #[pyfunction]
-#[pyo3(signature = (experiment, base, out, resume, draw, problem, methods, ranks, device, callback))]
+#[pyo3(signature = (experiment, base, out, resume, draw, tensorboard, problem, methods, ranks, device, callback))]
 #[expect(clippy::too_many_arguments, reason = "called by one function of the package, which names them")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -161,6 +181,7 @@ pub(crate) fn run(
     out: PathBuf,
     resume: bool,
     draw: bool,
+    tensorboard: bool,
     problem: Option<&Bound<'_, PyAny>>,
     methods: Vec<OwnMethod<'_>>,
     ranks: Option<&Bound<'_, PyAny>>,
@@ -168,7 +189,8 @@ pub(crate) fn run(
     callback: &Bound<'_, PyAny>,
 ) -> PyResult<(bool, bool)> {
     let session = Given::read(experiment, base, problem, methods, ranks, device)?;
-    let work = |work: Work| session.run(&out, resume, draw, &work);
+    let wishes = Wishes { resume, draw, tensorboard };
+    let work = |work: Work| session.run(&out, wishes, &work);
     let (result, stopped) = long(py, session.worker, callback, &session.raised, work)?;
     let complete = result.map_err(|error| raise(py, error, &session.raised, &out))?;
     Ok((complete, stopped))
@@ -227,7 +249,8 @@ pub(crate) fn reproduce(
             stop,
         })
     };
-    let (finding, _) = long(py, Worker::Threads, callback, &Raised::default(), work)?;
-    let finding = finding.map_err(|error| exception(&error))?;
+    let raised = Raised::default();
+    let (finding, _) = long(py, Worker::Threads, callback, &raised, work)?;
+    let finding = finding.map_err(|error| raised.take().unwrap_or_else(|| exception(&error)))?;
     Ok((finding.text, finding.stopped))
 }

@@ -8,16 +8,27 @@ use mile::with_precision;
 use mile_lab::LabError;
 use mile_lab::objectives::{AnyProblem, Curvature, EvaluationRows, FixedProblem, Objectives, RowCounts};
 use mile_lab::section::Section;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use toml::Value;
 
-/// One agent's rows.
-type Arrays = (Vec<f64>, Vec<f64>);
+/// One agent's rows: features, targets, and weights, none if all rows count the same.
+#[derive(Clone)]
+struct Arrays {
+    features: Vec<f64>,
+    targets: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+/// Features, targets, and perhaps weights, as Python gives them.
+type Given<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+/// The same as Python gets them.
+type Returned<'py> =
+    (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, Option<Bound<'py, PyArray1<f64>>>);
 
 /// The rows of all agents, and of their test data: the features and one target for each row.
-#[pyclass(frozen, module = "mile")]
+#[pyclass(frozen, module = "mile._mile")]
 pub(crate) struct TableData {
     columns: usize,
     training: Arc<Vec<Arrays>>,
@@ -25,10 +36,10 @@ pub(crate) struct TableData {
 }
 
 /// Copies pairs of arrays, checked by agent.
-fn arrays(pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>, what: &str) -> PyResult<(usize, Vec<Arrays>)> {
+fn arrays(given: Vec<Given<'_>>, what: &str) -> PyResult<(usize, Vec<Arrays>)> {
     let mut columns = None;
-    let mut found = Vec::with_capacity(pairs.len());
-    for (agent, (features, targets)) in pairs.iter().enumerate() {
+    let mut found = Vec::with_capacity(given.len());
+    for (agent, (features, targets, weights)) in given.iter().enumerate() {
         let refuse = |takes: &str| PyTypeError::new_err(format!("{what}, agent {agent}: expected {takes}"));
         let features: PyReadonlyArray2<f64> =
             features.extract().map_err(|_| refuse("features of shape (rows, columns) and dtype float64"))?;
@@ -49,7 +60,22 @@ fn arrays(pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>, what: &str) -> PyRes
             );
             return Err(PyValueError::new_err(problem));
         }
-        found.push((features.as_array().iter().copied().collect(), targets.as_array().to_vec()));
+        let weights = match weights {
+            None => Vec::new(),
+            Some(weights) => {
+                let weights: PyReadonlyArray1<f64> =
+                    weights.extract().map_err(|_| refuse("weights of shape (rows,) and dtype float64"))?;
+                if weights.len() != rows {
+                    let got = weights.len();
+                    return Err(PyValueError::new_err(format!(
+                        "{what}, agent {agent}: expected {rows} weights, one for each row, got {got}"
+                    )));
+                }
+                weights.as_array().to_vec()
+            }
+        };
+        let features = features.as_array().iter().copied().collect();
+        found.push(Arrays { features, targets: targets.as_array().to_vec(), weights });
     }
     Ok((columns.unwrap_or(0), found))
 }
@@ -57,10 +83,7 @@ fn arrays(pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>, what: &str) -> PyRes
 #[pymethods]
 impl TableData {
     #[new]
-    fn new(
-        training: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
-        test: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
-    ) -> PyResult<Self> {
+    fn new(training: Vec<Given<'_>>, test: Vec<Given<'_>>) -> PyResult<Self> {
         let (columns, training) = arrays(training, "data")?;
         let (test_columns, test) = arrays(test, "test")?;
         if !test.is_empty() && (test.len() != training.len() || test_columns != columns) {
@@ -79,6 +102,18 @@ impl TableData {
     #[getter]
     fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// The arguments it was made with, for copies and pickles.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Returned<'py>>, Vec<Returned<'py>>)> {
+        let one = |arrays: &Arrays| -> PyResult<Returned<'py>> {
+            let features = PyArray1::from_slice(py, &arrays.features);
+            let features = features.reshape([arrays.targets.len(), self.columns])?;
+            let weights = (!arrays.weights.is_empty()).then(|| PyArray1::from_slice(py, &arrays.weights));
+            Ok((features, PyArray1::from_slice(py, &arrays.targets), weights))
+        };
+        let all = |arrays: &[Arrays]| arrays.iter().map(one).collect::<PyResult<_>>();
+        Ok((all(&self.training)?, all(&self.test)?))
     }
 }
 
@@ -116,15 +151,16 @@ impl TableData {
             Loss::Welsch { c } => Loss::Welsch { c: section.number_or("c", positive, c)? },
             other => other,
         };
+        // Weights of rows say how much each counts among the rows of all agents.
+        let by_rows = ("rows", AgentWeights::Rows { total: None });
+        let both = [("agents", AgentWeights::Equal), by_rows.clone()];
+        let is_weighted = self.training.iter().any(|arrays| !arrays.weights.is_empty());
+        let choices = if is_weighted { &[by_rows][..] } else { &both[..] };
         let takes = "a number from 0";
         let objective = TableObjective {
             l1: section.number_or("l1", takes, 0.0)?,
             intercept: section.flag("intercept")?.unwrap_or(false),
-            weights: section.choice(
-                "weights",
-                &[("agents", AgentWeights::Equal), ("rows", AgentWeights::Rows { total: None })],
-                Some("agents"),
-            )?,
+            weights: section.choice("weights", choices, Some(choices[0].0))?,
             ..TableObjective::new(loss, section.number_or("l2", takes, 0.0)?)
         };
         let takes = "a whole number from 1, or \"full\"";
@@ -139,7 +175,7 @@ impl TableData {
         if let Some(value) = section.value("batch") {
             section.keep("batch", value.clone());
         }
-        let rows = self.training.iter().map(|(_, targets)| targets.len() as u64).max().unwrap_or(1);
+        let rows = self.training.iter().map(|arrays| arrays.targets.len() as u64).max().unwrap_or(1);
         let run = match batch {
             Batch::Full => rows,
             Batch::Size(size) | Batch::Epoch(size) => size as u64,
@@ -164,7 +200,7 @@ impl TableObjectives {
     fn build<T: Real>(&self) -> Result<Arc<dyn Problem<T>>, LabError> {
         let intercept = self.objective.intercept;
         let (columns, training, test) = &self.data;
-        let shard = |(features, targets): &Arrays| {
+        let shard = |Arrays { features, targets, weights }: &Arrays| {
             let features = match intercept {
                 false => features.iter().map(|value| T::of(*value)).collect(),
                 true => {
@@ -176,6 +212,7 @@ impl TableObjectives {
             Shard {
                 features,
                 targets: targets.iter().map(|value| T::of(*value)).collect(),
+                weights: weights.iter().map(|value| T::of(*value)).collect(),
                 ..Shard::default()
             }
         };
@@ -216,7 +253,7 @@ impl Objectives for TableObjectives {
     }
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
-        let count = |parts: &[Arrays]| parts.iter().map(|(_, targets)| targets.len() as u64).sum();
+        let count = |parts: &[Arrays]| parts.iter().map(|arrays| arrays.targets.len() as u64).sum();
         let (_, training, test) = &self.data;
         Ok(Some(EvaluationRows { training: count(training), test: count(test), is_given: true }))
     }

@@ -116,8 +116,10 @@ fn wait(display: &Display, heard: &Receiver<Event>, raised: &Raised) {
             if display.is_due() {
                 display.show_rounds(py);
             }
-            if py.check_signals().is_err() {
+            if let Err(error) = py.check_signals() {
                 raised.abort();
+                // Raised when the work has ended, which looks before each step.
+                drop(raised.keep(error));
             }
         });
     }

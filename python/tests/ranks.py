@@ -42,6 +42,14 @@ def runs(out: str, rounds: int, resume: bool) -> None:
     problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99))
     mile.run(problem=problem, network="ring", algorithms=algorithms[:1], rounds=rounds, agent_metrics=True, out=out + "-norms", resume=resume)
 
+    # An optimiser for each agent, and parameters that stay with it.
+    problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, optimizer=adamw, clip=1.0, local="3")
+    mile.run(problem=problem, network="ring", algorithms=[mile.method("mile", local_steps=3)], rounds=rounds, out=out + "-optimised", resume=resume)
+
+
+def adamw(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=0.01)
+
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -29,7 +29,7 @@ def network_and_data() -> dict[str, Any]:
 
 
 def test_the_page_on_python() -> None:
-    first, sensors, network, dgd = examples("python.md")
+    first, sensors, network, optimised, dgd, adam = examples("python.md")
     exec(first, {})
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"np": np, "A": rng.normal(size=(8, 40, 3)), "b": rng.normal(size=(8, 40))}
@@ -38,6 +38,10 @@ def test_the_page_on_python() -> None:
     assert run.rows[-1]["loss"] < run.rows[0]["loss"]
     exec(dgd, {"mile": mile, "problem": mile.Quadratic()})
     exec(small(network), {"mile": mile} | network_and_data())
+    exec(small(optimised), {"mile": mile, "torch": torch, "loss": torch.nn.CrossEntropyLoss()} | network_and_data())
+    own: dict[str, Any] = {"mile": mile}
+    exec(adam, own)
+    assert mile.run(problem=mile.Quadratic(), algorithms=[mile.method(own["LocalAdam"](), lr=0.01)], rounds=3).complete
 
 
 def test_the_page_on_migration() -> None:
@@ -47,3 +51,31 @@ def test_the_page_on_migration() -> None:
     # Only checked: the data set would have to be downloaded.
     exec(decentralizepy.replace("mile.run(", "mile.check(").replace('"cifar10"', '"glyphs"').replace('"cifar-cnn"', '"linear"'), {})
     exec(small(bluefog), network_and_data())
+
+
+class Language(torch.nn.Module):
+    """A model with the calls of `transformers`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9)
+
+    def forward(self, input_ids: Any, labels: Any) -> Any:
+        logits = self.head(self.embed(input_ids))
+        return {"logits": logits, "loss": torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())}
+
+
+def test_the_page_on_training() -> None:
+    _, lightning, _, trainer = examples("training.md")
+    names = network_and_data()
+    loaders = [torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*pair), batch_size=8) for pair in names["data"]]
+    exec(small(lightning), names | {"torch": torch, "loaders": loaders, "test_loader": loaders[0]})
+    datasets = [[torch.randint(0, 9, (6,)) for _ in range(10)] for _ in range(4)]
+
+    def collate(rows: Any) -> Any:
+        stacked = torch.stack(rows)
+        return {"input_ids": stacked[:, :-1], "labels": stacked[:, 1:]}
+
+    own: dict[str, Any] = {"torch": torch, "model": Language(), "datasets": datasets, "held_out": datasets[0], "collate": collate}
+    exec(small(trainer), own)
+    assert own["run"].complete and "test_loss" in own["run"].rows[-1]

@@ -16,9 +16,12 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import mile
 import mile.torch
 import ranks
+from mile._files import read_safetensors
 from test_objectives import OwnMile
 
-MILE = [mile.method("mile", step_size=0.05, local_steps=3)]
+MILE = [mile.method("mile", step_size=0.05, local_steps=3, xi="paper")]
+# Methods with a server need the complete graph.
+WITH_SERVER = ("scaffold", "diloco")
 
 
 def regression(agents: int = 6, rows: int = 12, columns: int = 4) -> tuple[list[Any], Any]:
@@ -42,8 +45,8 @@ def zero_linear() -> Any:
 @pytest.mark.parametrize("drop_rate", [0.0, 0.3])
 def test_every_method_agrees_with_the_simulator(gradient: str, drop_rate: float) -> None:
     shards, table = regression()
-    names = [name for name in mile.methods().index if name != "scaffold"]
-    algorithms = [mile.method(name, step_size=0.05) for name in names]
+    names = [name for name in mile.methods().index if name not in WITH_SERVER]
+    algorithms = [mile.method(name, step_size=0.05, **({"xi": "paper"} if name == "mile" else {})) for name in names]
     network = {"topology": "erdos-renyi", "p": 0.5, "mixing": "lazy-metropolis", "drop_rate": drop_rate, "seed": 3}
     problem = mile.torch.Problem(zero_linear(), half_mse, shards, batch="full", gradient=gradient, gradient_norm=True)
     arguments: dict[str, Any] = {"network": network, "algorithms": algorithms, "rounds": 8, "eval_every": 4, "seeds": [5]}
@@ -59,9 +62,10 @@ def test_every_method_agrees_with_the_simulator(gradient: str, drop_rate: float)
         assert (ours["bytes_sent"], ours["gradient_evals"]) == (theirs["bytes_sent"], theirs["gradient_evals"])
 
 
-def test_scaffold_agrees_with_the_simulator_on_a_complete_graph() -> None:
+@pytest.mark.parametrize("name", WITH_SERVER)
+def test_methods_with_a_server_agree_with_the_simulator_on_a_complete_graph(name: str) -> None:
     shards, table = regression()
-    arguments: dict[str, Any] = {"network": "complete", "algorithms": [mile.method("scaffold", step_size=0.05)], "rounds": 8}
+    arguments: dict[str, Any] = {"network": "complete", "algorithms": [mile.method(name, step_size=0.05)], "rounds": 8}
     host = mile.run(problem=mile.torch.Problem(zero_linear(), half_mse, shards, batch="full"), **arguments, out="host")
     assert np.abs(host.x() - mile.run(problem=table, **arguments, out="simulator").x()).max() < 1e-12
 
@@ -196,6 +200,154 @@ def test_data_in_all_forms() -> None:
     assert (tensors.x() == other.x()).all() and sorted(made) == [0, 1, 2, 3]
 
 
+class Tied(nn.Module):
+    """A language model of sorts: bytes in, scores of the next byte out, with one matrix at both ends."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 5)
+        self.head = nn.Linear(5, 7, bias=False)
+        self.head.weight = self.embed.weight
+        self.dropout = dropout
+
+    def forward(self, tokens: Any) -> Any:
+        return self.head(nn.functional.dropout(torch.tanh(self.embed(tokens)), self.dropout, self.training))
+
+
+def sequences(agents: int = 3, rows: int = 10) -> list[Any]:
+    generator = torch.Generator().manual_seed(3)
+    tokens = [torch.randint(0, 7, (rows, 6), generator=generator) for _ in range(agents)]
+    return [(one[:, :-1], one[:, 1:]) for one in tokens]
+
+
+def next_byte(output: Any, target: Any) -> Any:
+    return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+@pytest.mark.parametrize("gradient", ["loop", "vmap"])
+def test_tied_weights_are_exported_under_all_their_names(gradient: str) -> None:
+    torch.manual_seed(0)
+    data = sequences()
+    problem = mile.torch.Problem(Tied(), next_byte, data, batch=4, gradient=gradient)
+    run = mile.run(problem=problem, algorithms=[mile.method("mile", step_size=0.5, local_steps=3)], rounds=20, seeds=[1])
+    assert run.x().shape == (3, 35)
+
+    def loss(state: Any) -> float:
+        model = Tied()
+        model.load_state_dict(state, strict=True)
+        return float(sum(next_byte(model.eval()(tokens), target) for tokens, target in data) / len(data))
+
+    assert loss(run.state_dict()) == pytest.approx(run.rows[-1]["loss"], rel=1e-5)
+    assert np.mean([loss(one) for one in run.state_dicts()]) == pytest.approx(run.rows[-1]["local_loss"], rel=1e-5)
+    exported = next((run.folder / "final").glob("*.average.safetensors"))
+    assert loss({key: torch.from_numpy(value) for key, value in read_safetensors(exported).items()}) == pytest.approx(run.rows[-1]["loss"], rel=1e-5)
+
+
+class Dictionaries(Dataset):  # type: ignore[type-arg]
+    """A data set of dictionaries."""
+
+    def __init__(self, pair: Any) -> None:
+        self.pair = pair
+
+    def __len__(self) -> int:
+        return len(self.pair[0])
+
+    def __getitem__(self, k: int) -> Any:
+        return {"tokens": self.pair[0][k], "next": self.pair[1][k]}
+
+
+class Singles(Dataset):  # type: ignore[type-arg]
+    """A data set of single tensors."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, k: int) -> Any:
+        return self.rows[k]
+
+
+def test_closures_get_batches_as_the_data_give_them_and_losses_count_samples() -> None:
+    def closure(model: Any, batch: Any) -> Any:
+        return next_byte(model(batch["tokens"]), batch["next"])
+
+    def started(loss: Any, data: Any, out: str, **more: Any) -> Any:
+        torch.manual_seed(0)
+        found = mile.torch.Problem(Tied(), loss, data, **{"batch": 4, "eval_batch": 4, **more})
+        return mile.run(problem=found, algorithms=MILE, rounds=4, out=out)
+
+    plain = started(next_byte, sequences(), "plain")
+    dictionaries = [Dictionaries(pair) for pair in sequences()]
+    for out, gradient in (("loop", "loop"), ("vmap", "vmap")):
+        other = started(None, dictionaries, out, closure=closure, gradient=gradient)
+        assert np.abs(plain.x() - other.x()).max() < 1e-6, out
+        assert other.rows[-1]["loss"] == pytest.approx(plain.rows[-1]["loss"], rel=1e-5)
+    loaders = [DataLoader(one, batch_size=3) for one in dictionaries]
+    of_loaders, of_tensors = (mile.torch.Problem(Tied(), *given, eval_batch=4, **more) for given, more in (((None, loaders), {"closure": closure}), ((next_byte, sequences()), {})))
+    start = of_tensors.initial(0)
+    for agent in range(3):
+        assert of_loaders.loss(agent, start) == pytest.approx(of_tensors.loss(agent, start), rel=1e-6), "a batch counts by its samples, not by its keys"
+    assert started(None, loaders, "loaded", closure=closure).complete
+    arrays = [(tokens.numpy(), target.numpy()) for tokens, target in sequences()]
+    assert (started(next_byte, arrays, "arrays").x() == plain.x()).all()
+    seen: list[Any] = []
+
+    def whole(model: Any, batch: Any) -> Any:
+        seen.append(batch.shape)
+        return next_byte(model(batch[:, :-1]), batch[:, 1:])
+
+    single = [torch.cat((tokens, target[:, -1:]), 1) for tokens, target in sequences()]
+    started(None, [Singles(rows) for rows in single], "single", closure=whole, batch=5)
+    assert set(seen) == {(5, 6), (4, 6), (2, 6)}, "batches of five samples, and evaluations of four, four and two"
+    with pytest.raises(TypeError, match="closure"):
+        started(next_byte, dictionaries, "refused")
+
+
+def test_floating_point_arrays_have_the_precision_of_the_model() -> None:
+    shards = [(a.numpy(), b.numpy()) for a, b in regression(3)[0]]
+    found = mile.torch.Problem(nn.Linear(4, 1), half_mse, shards, batch=4)
+    assert mile.run(problem=found, algorithms=MILE, rounds=3).x().dtype == np.float32
+
+
+def test_an_accuracy_is_recorded_only_if_shapes_decide_what_it_is() -> None:
+    data = sequences()
+    with pytest.warns(UserWarning, match="no accuracy is recorded"):
+        of_sequences = mile.torch.Problem(Tied(), next_byte, data, test=data[0])
+    assert of_sequences.metrics == ["test_loss"]
+
+    def binary(output: Any, target: Any) -> Any:
+        return nn.functional.binary_cross_entropy_with_logits(output[:, 0], target.float())
+
+    labelled = [(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)]
+    with pytest.warns(UserWarning, match=r"\[1, 1\] for targets of shape \[1\]"):
+        assert mile.torch.Problem(nn.Linear(4, 1), binary, labelled, test=labelled[0]).metrics == ["test_loss"]
+    assert mile.torch.Problem(nn.Linear(4, 2), nn.CrossEntropyLoss(), labelled, test=labelled[0]).metrics == ["accuracy", "test_loss"]
+
+
+def test_functional_dropout_is_repeatable_and_leaves_the_random_numbers_of_pytorch_alone() -> None:
+    def run(dropout: float, out: str) -> Any:
+        torch.manual_seed(0)
+        found = mile.torch.Problem(Tied(dropout), next_byte, sequences(), batch=4)
+        torch.manual_seed(len(out))
+        before = torch.get_rng_state()
+        done = mile.run(problem=found, algorithms=MILE, rounds=3, out=out)
+        assert (torch.get_rng_state() == before).all()
+        return done
+
+    first, again, plain = run(0.5, "first"), run(0.5, "again"), run(0.0, "plain")
+    assert (first.x() == again.x()).all() and (first.x() != plain.x()).any()
+    assert first.rows[-1]["loss"] == again.rows[-1]["loss"]
+
+
+def test_hooks_of_parameters_are_refused() -> None:
+    model = nn.Linear(4, 1, dtype=torch.float64)
+    model.weight.register_hook(lambda gradient: 2 * gradient)
+    with pytest.raises(mile.ExperimentError, match="hooks on weight"):
+        mile.torch.Problem(model, half_mse, regression(3)[0])
+
+
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -286,7 +438,7 @@ def test_three_processes_have_the_results_of_one() -> None:
         ranks.runs("one", 7, False)
     finally:
         torch.set_num_threads(threads)
-    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms")):
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms"), (("mile",), "-optimised")):
         one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
         for name in names:
             ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]

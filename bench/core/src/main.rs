@@ -13,6 +13,7 @@ use mile::method::Method;
 use mile::methods::{MgSkip, Mile};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::optimiser::{self, Adam, AdamRows, OptimiserRule, Stepping};
 use mile::problems::{Failure, Problem, Quadratic};
 use mile::run::Run;
 use mile::schedule::Schedule;
@@ -57,6 +58,7 @@ struct Bandwidths {
     triad_in_blocks: f64,
     combine: f64,
     mix: f64,
+    adam: f64,
 }
 
 /// The passes take turns, so that all of them meet the same disturbances.
@@ -91,12 +93,29 @@ fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
     let mut mix = || {
         simulator.pull(0, &[(Vector(0), Vector(2))]).expect("the simulator does not fail");
     };
-    let mut times = [f64::INFINITY; 4];
+    // AdamW with a correction on the step: x, m, v, g and c read, x, m and v written.
+    let by = Stepping {
+        rule: OptimiserRule::Adam(Adam::default()),
+        step_size: black_box(1e-3),
+        number: 5,
+        inner: 0.0,
+        shift: 1.0,
+    };
+    let [mut moved_x, mut m, mut v] = [(); 3].map(|()| block::zeros::<f32>(n));
+    let mut adam = || {
+        let (g, shift) = (&block_b[..], Some(&block_c[..]));
+        let rows =
+            AdamRows { x: &mut moved_x, m: &mut m, v: &mut v, largest: None, g, inner: None, shift };
+        optimiser::take_steps(rows, dim, &by, &[]);
+        black_box(&moved_x);
+    };
+    let mut times = [f64::INFINITY; 5];
     for _ in 0..turns {
         times[0] = times[0].min(seconds(|| triad(&mut a, &b, &c)));
         times[1] = times[1].min(seconds(|| triad(&mut block_a, &block_b, &block_c)));
         times[2] = times[2].min(seconds(&mut combine));
         times[3] = times[3].min(seconds(&mut mix));
+        times[4] = times[4].min(seconds(&mut adam));
     }
     let moved = |arrays: f64, seconds: f64| arrays * 4.0 * n as f64 / seconds;
     Bandwidths {
@@ -104,6 +123,7 @@ fn bandwidths(n: usize, agents: usize, turns: usize) -> Bandwidths {
         triad_in_blocks: moved(3.0, times[1]),
         combine: moved(4.0, times[2]),
         mix: moved(4.0, times[3]),
+        adam: moved(8.0, times[4]),
     }
 }
 
@@ -263,6 +283,7 @@ fn main() {
     );
     report("the same, three operands and a result counted", found.mix);
     report("combine x - alpha g + c, 10^7 numbers f32", found.combine);
+    report("AdamW with a correction on the step, 10^7 numbers f32", found.adam);
 
     let sizes = [(250, 10_000), (1_000, 10_000), (10_000, 1_000)];
     let quadratic = |agents, dim| Quadratic::new(agents, dim, 10.0, 1.0, 0).expect("a problem");

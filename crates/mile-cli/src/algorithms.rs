@@ -32,7 +32,7 @@ struct MeasuredCosts {
 }
 
 fn measure(entry: &Entry) -> anyhow::Result<MeasuredCosts> {
-    let complete = entry.name == "scaffold";
+    let complete = entry.has_server();
     let (topology, rule) = if complete {
         (Topology::Complete, Rule::Metropolis)
     } else {

@@ -52,7 +52,7 @@ enum Command {
     /// Write a commented experiment file to start from
     ///
     /// The file runs as it is with mile run, and each of its keys has a comment. For your own data: mile init --data
-    /// FILE.csv reads the header and the first rows, and chooses the target (the last column), the loss (by the target's
+    /// FILE.csv looks at all rows, and chooses the target (the last column), the loss (by the target's
     /// values) and the agents (by a column of names, if there is one).
     Init(init::InitArguments),
     /// Run an experiment on this machine with one process per agent, over the network

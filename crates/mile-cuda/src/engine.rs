@@ -17,11 +17,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::engine::parts::{self, Drift, Guard, check_len, compress, measure_drift};
 use mile::engine::{Engine, EvaluatedModels, HostError};
 use mile::method::Method;
 use mile::network::Network;
+use mile::optimiser::{MatrixPart, OptimiserRule};
 use mile::problems::{Draw, Problem};
 use mile::ranks::{Alone, Together};
 use mile::real::Real;
@@ -52,6 +53,7 @@ pub struct GpuAgents<'a, T: Real> {
     hosted: Vec<usize>,
     seed: u64,
     vectors: Vectors<T>,
+    matrices: Vec<MatrixPart>,
     noted: Verbs,
     round: u64,
     weights: SparseRows,
@@ -120,6 +122,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             hosted,
             seed,
             vectors,
+            matrices: parts::matrices(problem, method)?,
             noted: Verbs::new(count),
             round: 0,
             weights,
@@ -164,6 +167,8 @@ impl<'a, T: Real> GpuAgents<'a, T> {
                 let weight = self.problem.penalty().map_or(0.0, |penalty| penalty.weight());
                 vectors.prox(x, step * weight, work);
             }
+            Verb::Optimise(ref step) => vectors.adam(step, work),
+            Verb::Clip { g, most } => vectors.clip(g, most, work),
             Verb::Pull { from, to } => vectors.pull(from, to, weights, work),
             Verb::Forget { scratch } => vectors.fill(scratch, T::nan(), work),
             _ => {}
@@ -231,6 +236,24 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
             return Ok(());
         }
         self.noted.prox(x, step)
+    }
+
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        if let OptimiserRule::Adam(_) = step.by.rule {
+            return self.noted.optimise(step);
+        }
+        self.noted.check_optimise(step)?;
+        self.settle()?;
+        self.guard.begin()?;
+        self.step_on_cpu(step)?;
+        self.guard.end();
+        Ok(())
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        self.noted.clip(g, most)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {

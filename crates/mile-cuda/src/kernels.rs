@@ -7,6 +7,7 @@ use crate::device::Argument;
 /// What every source begins with.
 pub(crate) const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 const VERBS: &str = include_str!("kernels/verbs.cu");
+const OPTIMISER: &str = include_str!("kernels/optimiser.cu");
 const GEMM: &str = include_str!("kernels/gemm.cuh");
 const LAYERS: &str = include_str!("kernels/layers.cuh");
 const SPLIT: &str = include_str!("kernels/split.cuh");
@@ -24,7 +25,7 @@ pub(crate) fn type_name<T: Real>() -> &'static str {
 
 /// The verbs, in one precision.
 pub(crate) fn verbs<T: Real>() -> String {
-    format!("typedef {} T;\n{VERBS}", type_name::<T>())
+    format!("typedef {} T;\n{VERBS}\n{OPTIMISER}", type_name::<T>())
 }
 
 /// Quadratics and tables, in one precision.

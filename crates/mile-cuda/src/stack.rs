@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use mile::optimiser::norm_lanes;
 use mile::real::Real;
 
 use crate::device::{Buffer, Device, DeviceError, Grid};
@@ -103,9 +104,9 @@ pub(crate) struct Users {
 
 fn names() -> Vec<String> {
     let combines = (0..=8).flat_map(|k| [format!("combine_{k}"), format!("replace_{k}")]);
-    combines
-        .chain(["pull", "gather", "sketch", "prox", "fill", "mean", "squares", "total"].map(str::to_owned))
-        .collect()
+    let others = ["pull", "gather", "sketch", "prox", "fill", "mean", "squares", "total"];
+    let optimisers = ["adam", "clip_sums", "clip_factors", "clip_scale"];
+    combines.chain(others.into_iter().chain(optimisers).map(str::to_owned)).collect()
 }
 
 impl<T: Real> Stack<T> {
@@ -340,6 +341,19 @@ impl Shared {
                 Kind::Prox => {
                     let grid = Grid::new([over(wave.extent, 1024), agents, jobs], THREADS);
                     self.kernels.launch(script, "prox", grid, &[all]);
+                }
+                Kind::Adam => {
+                    let grid = Grid::new([over(wave.extent, busy), jobs, 1], THREADS);
+                    self.kernels.launch(script, "adam", grid, &[all]);
+                }
+                Kind::Clip => {
+                    let sums = Grid::new([over(norm_lanes(wave.extent), u32::MAX), agents, jobs], THREADS);
+                    self.kernels.launch(script, "clip_sums", sums, &[all]);
+                    let factors = Grid::new([agents, jobs, 1], THREADS);
+                    self.kernels.launch(script, "clip_factors", factors, &[all]);
+                    let scale =
+                        Grid::new([over(wave.extent, busy.div_ceil(agents.max(1))), agents, jobs], THREADS);
+                    self.kernels.launch(script, "clip_scale", scale, &[all]);
                 }
                 Kind::Pull => {
                     let columns = over(wave.extent, (4 * busy / agents.max(1)).min(MOST_BLOCKS as u32));

@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use mile::agents::Vector;
+use mile::agents::{OptimiserStep, Vector};
+use mile::optimiser::{AdamNumbers, CLIP_LEAST, norm_lanes};
 use mile::problems::Penalty;
 use mile::real::Real;
 use mile::sparse::SparseRows;
@@ -48,6 +49,9 @@ pub(crate) struct Vectors<T> {
     squares: Buffer,
     /// Summaries of all agents.
     summaries: Buffer,
+    /// Sums of the squares of gradients that are clipped, and the factor of each agent.
+    norms: Buffer,
+    factors: Buffer,
     marker: PhantomData<T>,
 }
 
@@ -118,6 +122,8 @@ impl<T: Real> Vectors<T> {
             rounded: Buffer::new::<T>(device, stride)?,
             squares: Buffer::new::<f64>(device, agents * squares(dim))?,
             summaries: Buffer::new::<f64>(device, agents * summary_len(dim))?,
+            norms: Buffer::new::<f64>(device, agents * norm_lanes(dim))?,
+            factors: Buffer::new::<f64>(device, agents)?,
             marker: PhantomData,
         })
     }
@@ -288,6 +294,28 @@ impl<T: Real> Vectors<T> {
         one.address(self.at(x)).address(address(penalised.at())).long(self.dim).long(self.stride);
         one.two(self.agents, 0).numbers(&[T::of(threshold), T::zero()]).end();
         work.add(Kind::Prox, one, self.dim, self.agents);
+    }
+
+    /// A step of AdamW or AMSGrad.
+    pub(crate) fn adam(&self, step: &OptimiserStep, work: &mut Work) {
+        let numbers = AdamNumbers::<T>::of(&step.by);
+        let AdamNumbers { first, second, root, eps, keep, step: alpha, factors } = numbers;
+        let by = [first[0], first[1], second[0], second[1], root, eps, keep, alpha, factors[0], factors[1]];
+        let optional = |v: Option<Vector>| v.map_or(0, |v| self.at(v));
+        let [m, v, largest] = [0, 1, 2].map(|k| step.states().nth(k));
+        let mut one = Descriptors::default();
+        one.address(self.at(step.x)).addresses(&[m, v, largest].map(optional)).address(self.at(step.g));
+        one.addresses(&[step.inner, step.shift].map(optional)).long(self.numbers()).numbers(&by).end();
+        work.add(Kind::Adam, one, self.numbers() * size_of::<T>() / ALIGNMENT, self.agents);
+    }
+
+    /// Shortens gradients to the norm `most`.
+    pub(crate) fn clip(&self, g: Vector, most: f64, work: &mut Work) {
+        let mut one = Descriptors::default();
+        one.address(self.at(g)).address(address(self.norms.at())).address(address(self.factors.at()));
+        one.long(self.dim).long(self.stride).long(norm_lanes(self.dim)).two(self.agents, 0);
+        one.numbers(&[most, CLIP_LEAST]).end();
+        work.add(Kind::Clip, one, self.dim, self.agents);
     }
 
     /// Sets all numbers of a vector.

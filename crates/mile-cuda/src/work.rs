@@ -30,6 +30,10 @@ pub(crate) enum Kind {
         terms: usize,
     },
     Prox,
+    /// A step of AdamW or AMSGrad.
+    Adam,
+    /// Gradients that are shortened.
+    Clip,
     Pull,
     /// Copies of rows that are sent.
     Gather,

@@ -3,8 +3,8 @@
 mod budget;
 mod step;
 
-use mile::methods::Momentum;
 use mile::methods::catalogue::Parameters;
+use mile::methods::{Momentum, OuterMomentum};
 use mile::network::Network;
 use mile::schedule::Weight;
 use mile::with_precision;
@@ -58,7 +58,9 @@ pub(crate) fn steps(algorithm: &AlgorithmSpec) -> f64 {
 /// The L that everything `"auto"` is chosen for; none if nothing is to be chosen, or if nothing is known about the curvature of a
 /// whole run.
 pub(crate) fn smoothness(spec: &Spec) -> Result<Option<f64>, LabError> {
-    let asks = |algorithm: &&AlgorithmSpec| algorithm.auto_step_size || algorithm.has_auto();
+    let asks = |algorithm: &&AlgorithmSpec| {
+        (algorithm.auto_step_size || algorithm.has_auto()) && !algorithm.parameters.is_preconditioned()
+    };
     match spec.algorithms.iter().find(asks) {
         Some(first) if spec.objectives.curvature() != Curvature::Changing => {
             Ok(smoothness_bound(spec, &estimate(spec, steps(first))?))
@@ -103,6 +105,36 @@ pub(super) fn adaptive(
     let step_size = algorithm.schedule.step_size;
     let question = Question { network, local_steps, step_size, smoothness: None, scatter: None, seed };
     auto::adaptive(question, parameters.gamma, parameters.checked_momentum(&algorithm.entry.name)?)
+}
+
+/// The weights of MILE with AdamW or Muon, where they are not given as numbers: tau xi = 0.4, less with outer momentum and where that is not stable
+/// for small steps, and a gamma that leaves room for it.
+pub(crate) fn choose_preconditioned(
+    index: usize,
+    algorithm: &AlgorithmSpec,
+    network: &Network,
+    parameters: &mut Parameters,
+) -> Result<(), LabError> {
+    if !algorithm.entry.takes("xi") || algorithm.is_adaptive() {
+        return Ok(());
+    }
+    let is_chosen =
+        matches!(algorithm.xi, None | Some(WeightChoice::Auto)) && parameters.compression.is_none();
+    if algorithm.has_auto() {
+        let is_word = |weight| weight == Some(WeightChoice::Auto);
+        parameters.xi = parameters.xi.filter(|_| !is_word(algorithm.xi));
+        parameters.gamma = parameters.gamma.filter(|_| !is_word(algorithm.gamma));
+    }
+    if parameters.compression.is_none() || algorithm.has_auto() {
+        parameters.weights_of_optimizer(network.extremes().lambda_n);
+    }
+    let unchanged = OuterMomentum { momentum: 0.0, step_size: 1.0 };
+    if is_chosen {
+        let outer = parameters.outer.unwrap_or(unchanged);
+        outer::choose_xi(&algorithm.entry, outer, network, parameters)
+            .map_err(|error| theory_error(&format!("algorithm[{index}].xi"), error))?;
+    }
+    Ok(())
 }
 
 /// Chooses xi and gamma of an algorithm with `"auto"`, for objectives of this smoothness, if it is known.

@@ -28,6 +28,10 @@ pub trait Observer: Sync {
     fn advanced(&self, job: Job, round: u64) {
         let _ = (job, round);
     }
+    /// Whether jobs are to end at once, in the middle of a round, which is then lost; asked before each step.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
     /// A job has written a record.
     fn recorded(&self, job: Job, record: &Record) {
         let _ = (job, record);

@@ -121,6 +121,7 @@ impl Plan {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
+        methods::check_matrices(&spec, &size.tensors)?;
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
         let smoothness = auto::smoothness(&spec)?;
         auto::choose_step_sizes(&mut spec, network, smoothness)?;

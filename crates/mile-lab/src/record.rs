@@ -55,6 +55,10 @@ pub struct Record {
     /// name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<String, Vec<Option<f64>>>,
+    /// Further numbers by name: `batch_loss`, the mean loss of the mini-batches since the last record, where the engine keeps it; and the
+    /// problem's own metrics, of the average model (`NAME`) and of the agents' own models (`local_NAME`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub more: BTreeMap<String, Option<f64>>,
     /// n-vectors sent by an agent to each neighbour so far.
     pub vectors_sent: u64,
     /// Bytes sent by all agents so far.
@@ -123,12 +127,23 @@ pub(crate) fn measure<T: Real>(
         }
     };
     let metrics = problem.held_out().map_or(&[][..], |held_out| held_out.metrics());
-    let own = OwnModels::of(&own, metrics.len());
+    let names = problem.held_out().map_or(&[][..], |held_out| held_out.own_metrics());
+    let own = OwnModels::of(&own, metrics.len() + names.len());
     let mut held_out = RecordedMetrics::default();
     for (k, (metric, own)) in metrics.iter().zip(&own.metrics).enumerate() {
         let average = of_average.metrics.get(k).copied().unwrap_or(f64::NAN);
         let worst = if metric.larger_is_better() { f64::min } else { f64::max };
         held_out.push(*metric, [average, mean(own), extreme(own, worst)]);
+    }
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let mut more = BTreeMap::new();
+    if let Some(loss) = engine.batch_loss(together)? {
+        more.insert("batch_loss".to_owned(), finite(loss));
+    }
+    for (k, (name, own)) in names.iter().zip(&own.metrics[metrics.len()..]).enumerate() {
+        let average = of_average.metrics.get(metrics.len() + k).copied().unwrap_or(f64::NAN);
+        more.insert(name.clone(), finite(average));
+        more.insert(format!("local_{name}"), finite(mean(own)));
     }
     let Costs { vectors_sent, bytes_sent, gradient_evals, .. } = total(together, progress.costs)?;
     let norm = problem
@@ -149,6 +164,7 @@ pub(crate) fn measure<T: Real>(
         consensus_error_before: drift,
         held_out,
         agents: if evaluated.each { own.each(&evaluated, metrics) } else { BTreeMap::new() },
+        more,
         vectors_sent,
         bytes_sent,
         gradient_evals,
@@ -349,6 +365,7 @@ pub(crate) mod tests {
             consensus_error_before: None,
             held_out: RecordedMetrics::default(),
             agents: BTreeMap::new(),
+            more: BTreeMap::new(),
             vectors_sent: round,
             bytes_sent: 100 * round,
             gradient_evals: 100 * round,
@@ -361,6 +378,7 @@ pub(crate) mod tests {
         agents: usize,
         losses: AtomicUsize,
         measured: AtomicUsize,
+        own: Vec<String>,
     }
 
     impl Problem<f64> for Counting {
@@ -394,13 +412,18 @@ pub(crate) mod tests {
 
         fn measure(&self, x: &[f64]) -> Result<Vec<f64>, Failure> {
             self.measured.fetch_add(1, Ordering::Relaxed);
-            Ok(vec![1.0 / (1.0 + x[0]), f64::NAN, 2.0 * x[0]])
+            Ok(vec![1.0 / (1.0 + x[0]), f64::NAN, 2.0 * x[0], x[0].powi(3), f64::INFINITY])
+        }
+
+        fn own_metrics(&self) -> &[String] {
+            &self.own
         }
     }
 
     /// A record of agents whose models are 1, 2, 3, ..., and the evaluations of losses and metrics that it took.
     fn measured(agents: usize, evaluated: EvaluatedAgents) -> (Record, usize, usize) {
-        let problem = Counting { agents, losses: AtomicUsize::new(0), measured: AtomicUsize::new(0) };
+        let own = ["cube", "endless"].map(String::from).to_vec();
+        let problem = Counting { agents, losses: AtomicUsize::new(0), measured: AtomicUsize::new(0), own };
         let network = Network::new(Topology::Ring.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
         let method = catalogue::find("dsgd").unwrap().build(&Parameters::default(), &network, 0).unwrap();
         let models: Vec<f64> = (1..=agents).map(|k| k as f64).collect();
@@ -459,6 +482,11 @@ pub(crate) mod tests {
             close(get(Metric::Rmse, Models::Worst), 2.0 * largest);
             assert!(Models::ALL.iter().all(|models| get(Metric::Auc, *models).is_nan()));
             assert_eq!(record.held_out.get(Metric::R2, Models::Own), None);
+            close(record.more["cube"].unwrap(), average.powi(3));
+            close(record.more["local_cube"].unwrap(), mean(&|x| x.powi(3)));
+            assert_eq!((record.more["endless"], record.more["local_endless"]), (None, None));
+            let written = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&written).unwrap().more, record.more);
         }
     }
 

@@ -27,11 +27,20 @@ pub(crate) fn points<T: Real>(
     };
     Ok(match start {
         StartSpec::Zeros => zeros(),
-        StartSpec::Model => problem.initial(seed).map_err(failed)?.unwrap_or_else(zeros),
+        StartSpec::Model => match problem.initial(seed).map_err(failed)? {
+            Some(points) if points.len() == problem.dim() => points,
+            Some(points) => rows_of(&points, problem.dim(), agents),
+            None => zeros(),
+        },
         StartSpec::Common => random(u64::MAX).collect(),
         StartSpec::Random => agents.iter().flat_map(|agent| random(*agent as u64)).collect(),
         StartSpec::File(path) => from_file(path, problem, agents)?,
     })
+}
+
+/// The rows of some agents.
+fn rows_of<T: Real>(rows: &[T], dim: usize, agents: &[usize]) -> Vec<T> {
+    agents.iter().flat_map(|agent| rows[agent * dim..(agent + 1) * dim].iter().copied()).collect()
 }
 
 /// The models in a file: tensor `x` of a state, with one row for each agent, or one model for all.
@@ -61,10 +70,7 @@ fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -
     };
     match numbers.len() {
         one if one == dim => Ok(numbers),
-        all if all == count * dim => Ok(agents
-            .iter()
-            .flat_map(|agent| numbers[agent * dim..(agent + 1) * dim].iter().copied())
-            .collect()),
+        all if all == count * dim => Ok(rows_of(&numbers, dim, agents)),
         _ => Err(refuse(format!("{expected}, got shape {:?}", x.shape()))),
     }
 }
@@ -98,5 +104,31 @@ mod tests {
         assert!(start(&[0]).unwrap_err().to_string().contains("x.safetensors"));
         std::fs::write(&path, "no").unwrap();
         assert!(start(&[0]).unwrap_err().to_string().contains("x.safetensors"));
+    }
+
+    #[test]
+    fn a_problem_may_have_a_starting_point_for_each_agent() {
+        struct Apart;
+        impl Problem<f64> for Apart {
+            fn agents(&self) -> usize {
+                3
+            }
+            fn dim(&self) -> usize {
+                2
+            }
+            fn loss(&self, _: usize, _: &[f64]) -> Result<f64, mile::problems::Failure> {
+                Ok(0.0)
+            }
+            fn gradient(&self, _: usize, _: &[f64], _: &mut [f64]) -> Result<(), mile::problems::Failure> {
+                Ok(())
+            }
+            fn initial(&self, seed: u64) -> Result<Option<Vec<f64>>, mile::problems::Failure> {
+                let all: Vec<f64> = (0..6).map(|k| (k + 10 * seed) as f64).collect();
+                Ok(Some(if seed == 0 { all[..2].to_vec() } else { all }))
+            }
+        }
+        let start = |agents: &[usize], seed| points(&StartSpec::Model, &Apart, agents, seed).unwrap();
+        assert_eq!(start(&[0, 1, 2], 0), [0.0, 1.0], "one point for all");
+        assert_eq!(start(&[2, 0], 1), [14.0, 15.0, 10.0, 11.0]);
     }
 }

@@ -126,13 +126,14 @@ fn now() -> f64 {
 /// The values of a record; TensorBoard marks those that are not finite.
 fn summary(record: &Record) -> Vec<u8> {
     let quantities = Quantity::ALL.into_iter().filter_map(|q| Some((q.name(), q.of(record)?)));
+    let more = record.more.iter().map(|(name, value)| (name.as_str(), value.unwrap_or(f64::NAN)));
     let costs = [
         ("bytes_sent", record.bytes_sent as f64),
         ("gradient_evals", record.gradient_evals as f64),
         ("wall_s", record.wall_s),
     ];
     let mut summary = Vec::new();
-    for (tag, value) in quantities.chain(costs) {
+    for (tag, value) in quantities.chain(more).chain(costs) {
         let mut inner = Vec::new();
         bytes(&mut inner, 1, tag.as_bytes());
         inner.push((2 << 3) | 5);

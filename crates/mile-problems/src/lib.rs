@@ -350,15 +350,14 @@ impl FixedProblem {
 fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
     let evaluate = || -> Result<String, Failure> {
         let dim = problem.dim();
-        let x = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); dim]);
+        let points = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); dim]);
         let (mut gradient, mut found) = (vec![T::zero(); dim], Vec::new());
         for agent in 0..problem.agents() {
+            let x = if points.len() == dim { &points[..] } else { &points[agent * dim..(agent + 1) * dim] };
             gradient.fill(T::zero());
-            problem.gradient(agent, &x, &mut gradient)?;
-            found.push((
-                problem.loss(agent, &x)?.to_bits(),
-                digest::of_bytes(bytemuck::cast_slice(&gradient)),
-            ));
+            problem.gradient(agent, x, &mut gradient)?;
+            found
+                .push((problem.loss(agent, x)?.to_bits(), digest::of_bytes(bytemuck::cast_slice(&gradient))));
         }
         let penalty = problem.penalty().map_or(String::new(), |penalty| format!("{penalty:?}"));
         Ok(digest::of_bytes(format!("{found:?}{penalty}").as_bytes()))

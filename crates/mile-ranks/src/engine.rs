@@ -10,17 +10,18 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::block;
-use mile::engine::parts::{Drift, Guard, Pool, blocks, measure_drift, replace};
+use mile::engine::parts::{Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
 use mile::engine::{Engine, HostError};
 use mile::method::Method;
 use mile::network::Network;
+use mile::optimiser::MatrixPart;
 use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::real::Real;
 use mile::steady::{Summaries, message_bytes, remember};
-use mile::verbs::{Rows, Verb, Verbs};
+use mile::verbs::{LocalWork, Rows, Verb, Verbs};
 
 use crate::exchange::Crossing;
 use crate::placement::Placement;
@@ -41,6 +42,7 @@ pub struct RankEngine<'a, T, C> {
     seed: u64,
     dim: usize,
     blocks: Vec<Vec<T>>,
+    matrices: Vec<MatrixPart>,
     noted: Verbs,
     /// What crosses ranks, for the edges that were up in the last round.
     crossing: Crossing,
@@ -73,6 +75,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
             network,
             seed,
             dim: problem.dim(),
+            matrices: matrices(problem, method)?,
             noted: Verbs::new(blocks.len()),
             blocks,
             crossing,
@@ -91,13 +94,13 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
     /// Carries out what was noted, which contains no exchanges.
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let agents = self.placement.agents(self.transport.rank());
-        let (problem, seed, dim) = (self.problem, self.seed, self.dim);
+        let dim = self.dim;
+        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
         let noted = self.noted.stage(0);
         let threads = self.pool.is_worth();
         if !self.is_wide() {
-            let serve = |rows: &mut Rows<'_, T>| {
-                noted.iter().try_for_each(|verb| rows.carry_out(verb, problem, seed))
-            };
+            let serve =
+                |rows: &mut Rows<'_, T>| noted.iter().try_for_each(|verb| rows.carry_out(verb, &work));
             return Rows::each(agents, &mut self.blocks, dim, threads, serve);
         }
         for verb in noted {
@@ -108,7 +111,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
                 block::combine_block(&mut out, keep, &lent);
                 self.blocks[y.0] = out;
             } else {
-                let serve = |rows: &mut Rows<'_, T>| rows.carry_out(verb, problem, seed);
+                let serve = |rows: &mut Rows<'_, T>| rows.carry_out(verb, &work);
                 Rows::each(agents, &mut self.blocks, dim, threads, serve)?;
             }
         }
@@ -230,6 +233,16 @@ impl<T: Real, C: RankTransport> Agents for RankEngine<'_, T, C> {
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.guard.check()?;
         self.noted.prox(x, step)
+    }
+
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        self.noted.optimise(step)
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        self.noted.clip(g, most)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {

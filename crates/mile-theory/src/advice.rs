@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::auto::{self, Question};
 use crate::drops::growth_under_drops;
-use crate::mixed::{StepLimits, is_stable};
+use crate::mixed::{StepLimits, auto_step, is_stable};
 use crate::modes::Modes;
 use crate::momentum;
 use crate::stability::contraction;
@@ -169,7 +169,7 @@ fn weights(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> 
             number(spectrum.extremes().lambda_n)
         );
         advice.push(Advice { severity: Severity::Caution, parameter: "mixing", message, suggestion: None });
-    } else if is_mile(plan) && momentum(plan)?.is_none() {
+    } else if is_mile(plan) && momentum(plan)?.is_none() && !plan.parameters.is_preconditioned() {
         xi_beyond_proven_range(plan, spectrum, advice)?;
     }
     Ok(())
@@ -255,21 +255,36 @@ fn remedy(plan: &AdvisedRun) -> Result<(&'static str, Option<f64>, String), Theo
     Ok(("gamma", Some(both.gamma), remedy))
 }
 
-/// Whether the step size is below its limit for this L.
+/// Whether the step size is below its limit for this L, and stable itself: below the limit there may be unstable step sizes.
 fn step_size(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
-    let Some(smoothness) = plan.smoothness else { return Ok(()) };
+    // Steps that are divided by the size of gradients do not scale with the curvature.
+    let Some(smoothness) = plan.smoothness.filter(|_| !plan.parameters.is_preconditioned()) else {
+        return Ok(());
+    };
     let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
     let limit = StepLimits::of(&*method, plan.network, plan.seed)?.step_size(valid_smoothness(smoothness)?);
-    if limit > 0.0 && plan.step_size > limit {
+    let (given, title, largest) = (plan.step_size, &plan.entry.title, number(smoothness));
+    let quadratics = format!("quadratics with curvature up to {largest} that differ between agents");
+    let (message, suggestion) = if limit == 0.0 {
+        return Ok(());
+    } else if given > limit {
+        let shown = number(round_down(limit));
         let message = format!(
-            "step_size = {} is above {}, the largest stable step size of {} on this network, for quadratics with curvature up to {} that differ between agents",
-            plan.step_size,
-            number(round_down(limit)),
-            plan.entry.title,
-            number(smoothness)
+            "step_size = {given} is above {shown}, the largest stable step size of {title} on this network, for {quadratics}"
         );
-        let suggestion = Some(0.9 * limit);
-        advice.push(Advice { severity: Severity::Warning, parameter: "step_size", message, suggestion });
-    }
+        (message, 0.9 * limit)
+    } else if !is_stable(&*method, plan.network, given * smoothness, plan.seed)? {
+        let stable = auto_step(&*method, plan.network, 1.0, plan.seed)? / smoothness;
+        let message = format!(
+            "step_size = {given} is unstable for {title} on this network in simulation, for {quadratics}; \
+             some larger and smaller ones are stable, such as {}",
+            number(round_down(stable))
+        );
+        (message, stable)
+    } else {
+        return Ok(());
+    };
+    let suggestion = Some(suggestion);
+    advice.push(Advice { severity: Severity::Warning, parameter: "step_size", message, suggestion });
     Ok(())
 }

@@ -71,8 +71,9 @@ struct DifferentHessians {
 }
 
 impl DifferentHessians {
-    /// High and low curvatures in several patterns over the agents, then randomly rotated Hessians.
-    fn new(agents: usize) -> Self {
+    /// High and low curvatures in several patterns over the agents, then randomly rotated Hessians. Where edges change, agents are not
+    /// alike even on a ring: there some patterns are those in which all but one agent curve, or all do, instead of random ones.
+    fn new(agents: usize, varies: bool) -> Self {
         let mut random = stream(0, Purpose::Probe, 4, agents as u64);
         let mut hessians_of = |agent: usize| {
             let level = |high: bool| if high { 1.0 } else { LOW_CURVATURE };
@@ -82,8 +83,10 @@ impl DifferentHessians {
             hessians[1] = both(agent == 0, agent != 0);
             hessians[2] = both(agent % 4 < 2, agent % 4 == 1 || agent % 4 == 2);
             hessians[3] = both(agent.is_multiple_of(3), agent % 3 == 1);
-            for drawn in &mut hessians[4..ROTATED] {
-                *drawn = both(random.random(), random.random());
+            let all_but = |one: usize| one == 0 || agent != one % agents;
+            for (k, drawn) in hessians[4..ROTATED].iter_mut().enumerate() {
+                let at_random = both(random.random(), random.random());
+                *drawn = if varies { both(all_but(2 * k), all_but(2 * k + 1)) } else { at_random };
             }
             for rotated in &mut hessians[ROTATED..] {
                 let (sine, cosine) = (std::f64::consts::PI * random.random::<f64>()).sin_cos();
@@ -193,7 +196,7 @@ impl<'a> Simulated<'a> {
         let small =
             (network.agents() > MAX_AGENTS && !network.varies()).then(|| stand_in(network.extremes()));
         let network = small.flatten().map_or(Cow::Borrowed(network), Cow::Owned);
-        let problem = DifferentHessians::new(network.agents());
+        let problem = DifferentHessians::new(network.agents(), network.varies());
         Self { network, problem, seed }
     }
 

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use faer::Mat;
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::method::Method;
 use mile::run::{Progress, Run};
 use mile::schedule::Schedule;
@@ -70,6 +70,22 @@ impl Agents for ModeAgents {
 
     /// Modes are those of the smooth part of the objective.
     fn prox(&mut self, _x: Vector, _step: f64) -> Result<(), AgentsError> {
+        Ok(())
+    }
+
+    /// A plain step, since an optimiser that divides by the size of gradients is not linear: what is left are the limits of small steps, which depend on
+    /// the exchange alone.
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        let inner = step.inner.map(|c| (-step.by.step_size * step.by.inner, c));
+        let shift = step.shift.map(|c| (step.by.shift, c));
+        let terms: Vec<(f64, Vector)> =
+            [Some((-step.by.step_size, step.g)), inner, shift].into_iter().flatten().collect();
+        self.combine(step.x, 1.0, &terms)?;
+        step.states().try_for_each(|v| self.combine(v, 0.0, &[]))
+    }
+
+    /// Gradients of any length count in full.
+    fn clip(&mut self, _g: Vector, _most: f64) -> Result<(), AgentsError> {
         Ok(())
     }
 

@@ -351,9 +351,12 @@ fn parameters(inquiry: &Inquiry, chosen: &Choice) -> Parameters {
 /// Every method that has local steps and can run on this network.
 fn methods(inquiry: &Inquiry, chosen: &Choice, spectrum: &Spectrum) -> Result<Vec<MethodLine>, TheoryError> {
     let given = parameters(inquiry, chosen);
+    // The weights that were chosen are those of MILE.
+    let others = Parameters { gamma: None, ..given.clone() };
     let mut lines = Vec::new();
     for entry in catalogue::ALL.iter().filter(|e| e.has_local_steps() || inquiry.local_steps == 1) {
-        let Ok(method) = entry.build(&given, inquiry.network, inquiry.seed) else { continue };
+        let given = if entry.takes("xi") { &given } else { &others };
+        let Ok(method) = entry.build(given, inquiry.network, inquiry.seed) else { continue };
         let limits = StepLimits::of(&*method, inquiry.network, inquiry.seed)?;
         lines.push(MethodLine {
             name: &entry.name,

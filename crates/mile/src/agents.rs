@@ -1,13 +1,15 @@
-//! Agents and the verbs (operations on vectors) every method is written in: gradient, combine, pull and, for objectives
-//! with a nonsmooth penalty, prox.
+//! Agents and the verbs (operations on vectors) every method is written in: gradient, combine, pull, for objectives
+//! with a nonsmooth penalty prox, and for local optimisers with a memory of their own optimise.
 //!
 //! [`Agents`] is implemented by whatever hosts agents: all of them in one process, one process on a
 //! network, a rank of a cluster, a GPU. A method does not see where its vectors are stored; it refers to them by
 //! number. [`Engine`](crate::engine::Engine) adds what is needed to run a method and record its results.
 
+use std::any::Any;
 use std::ops::Range;
 
 use crate::compression::Compression;
+use crate::optimiser::Stepping;
 
 /// The number of a vector that every agent has, such as its model x: a block with one row per hosted agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +43,36 @@ pub struct CompressedPull {
     pub by: Compression,
 }
 
+/// One step of a local [optimiser](crate::optimiser).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptimiserStep {
+    /// The models, which move.
+    pub x: Vector,
+    /// The gradients.
+    pub g: Vector,
+    /// What is added to gradients before the optimiser, times a factor.
+    pub inner: Option<Vector>,
+    /// What is added to models after it, times a factor.
+    pub shift: Option<Vector>,
+    /// The first vector of the optimiser's state: m, then v, then v_max if there is one.
+    pub state: Vector,
+    /// The numbers of the step.
+    pub by: Stepping,
+}
+
+impl OptimiserStep {
+    /// The vectors of the optimiser's state.
+    pub fn states(&self) -> impl Iterator<Item = Vector> + use<> {
+        let count = if self.by.rule.elements().amsgrad { 3 } else { 2 };
+        (self.state.0..self.state.0 + count).map(Vector)
+    }
+
+    /// The vectors that are only read.
+    pub fn reads(&self) -> impl Iterator<Item = Vector> + use<> {
+        [Some(self.g), self.inner, self.shift].into_iter().flatten()
+    }
+}
+
 /// An error of any type, returned by an objective or an engine.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -68,6 +100,9 @@ pub enum AgentsError {
     /// The engine that hosts the agents failed.
     #[error("the engine that hosts the agents failed: {0}")]
     Engine(#[source] Failure),
+    /// The run was asked to end at once, in the middle of a round.
+    #[error("interrupted in the middle of a round")]
+    Interrupted,
 }
 
 impl AgentsError {
@@ -75,6 +110,24 @@ impl AgentsError {
     pub fn objective(agent: usize) -> impl FnOnce(Failure) -> Self {
         move |source| Self::Objective { agent, source }
     }
+}
+
+/// Vectors of the hosted agents, row after row, in one of the two precisions.
+#[derive(Debug)]
+pub enum BlocksMut<'a> {
+    /// In single precision.
+    F32(Vec<&'a mut [f32]>),
+    /// In double precision.
+    F64(Vec<&'a mut [f64]>),
+}
+
+/// A function of whole vectors that a method [applies](Agents::apply): what no other verb expresses, such as signs of elements.
+pub trait BlockFunction: Send + Sync {
+    /// Changes the vectors, each with `rows` rows.
+    fn apply(&self, rows: usize, vectors: BlocksMut<'_>) -> Result<(), Failure>;
+
+    /// The function itself, for engines whose vectors are not in this process's memory.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// The agents hosted in one place, each with its own row of every [`Vector`].
@@ -87,6 +140,11 @@ pub trait Agents: Send {
     /// other ([`Engine::agent_at`](crate::engine::Engine::agent_at)).
     fn hosted(&self) -> Range<usize>;
 
+    /// Called before each step with its step size, for engines whose gradients depend on it: those of an optimiser of their own.
+    fn begin(&mut self, step_size: f64) {
+        let _ = step_size;
+    }
+
     /// `g_i <- grad f_i(x_i)`, stochastic or exact; the same `draw` uses the same mini-batch.
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError>;
 
@@ -96,6 +154,12 @@ pub trait Agents: Send {
     /// `x_i <- prox_{step g}(x_i)` with the [`Penalty`](crate::problems::Penalty) g of the objectives; nothing where they
     /// have none.
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError>;
+
+    /// A step of a local [optimiser](crate::optimiser), which moves x and its own state.
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError>;
+
+    /// `g_i <- g_i min(1, most/|g_i|)`: gradients that are longer are shortened.
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError>;
 
     /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair, as one exchange with all neighbours; returns the
     /// bytes sent from here.
@@ -116,6 +180,12 @@ pub trait Agents: Send {
     /// `from_i <- C(from_i)`, then `to_i <- sum_j w_ij (from_j - from_i)`, in one exchange of compressed messages, as
     /// [`pull`](Self::pull) does it. Returns the bytes sent from here.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError>;
+
+    /// Applies a function to vectors, which differ; refused by engines that do not host rows in a form it can be given.
+    fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        let _ = (function, vectors);
+        Err(AgentsError::Method("it applies a function to vectors, which this engine cannot".into()))
+    }
 
     /// Called for every scratch vector before a step: its contents are no longer needed and must not be read.
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -170,10 +240,25 @@ impl Step<'_> {
         self.agents.combine(y, keep, terms)
     }
 
+    /// Applies a function to vectors, which differ: whatever the other verbs do not express.
+    pub fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        self.agents.apply(function, vectors)
+    }
+
     /// `x_i <- prox_{step g}(x_i)` with the [`Penalty`](crate::problems::Penalty) g of the objectives; nothing where they
     /// have none.
     pub fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.agents.prox(x, step)
+    }
+
+    /// A step of a local [optimiser](crate::optimiser).
+    pub fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.agents.optimise(step)
+    }
+
+    /// `g_i <- g_i min(1, most/|g_i|)`.
+    pub fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.agents.clip(g, most)
     }
 
     /// `to_i <- sum_j w_ij (from_j - from_i)` for each pair: one exchange of `pairs.len()` vectors.

@@ -35,6 +35,14 @@ pub fn zeros<T: Real>(len: usize) -> Vec<T> {
     block
 }
 
+/// Room for `len` numbers. If it is large, they will lie in huge pages where the system has them, without being moved there.
+pub fn room<T: Real>(len: usize) -> Vec<T> {
+    let mut block = Vec::with_capacity(len);
+    #[cfg(target_os = "linux")]
+    advise(block.spare_capacity_mut(), libc::MADV_HUGEPAGE);
+    block
+}
+
 /// Moves numbers that are already in memory to huge pages, where the system can (Linux from 6.1).
 pub(crate) fn move_to_huge_pages<T: Real>(block: &[T]) {
     // As in Linux's headers; not every C library's bindings have it.

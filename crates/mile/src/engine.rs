@@ -146,6 +146,11 @@ pub trait Engine<T: Real>: Agents {
         Ok(None)
     }
 
+    /// The mean loss of the mini-batches of all agents' gradients since this was last asked, if the engine keeps it; none by default.
+    fn batch_loss(&mut self, _: Together<'_>) -> Result<Option<f64>, AgentsError> {
+        Ok(None)
+    }
+
     /// The gradient of f, without a penalty, at the mean of a vector, if the engine can compute it where the vector is; none by default.
     fn mean_gradient(&mut self, _: Together<'_>, v: Vector) -> Result<Option<Vec<f64>>, AgentsError> {
         let _ = v;

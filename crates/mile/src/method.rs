@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::agents::{AgentsError, Step, Vector};
 use crate::network::Network;
+use crate::optimiser::Muon;
 use crate::refusal;
 
 /// How a state vector scales with the step size.
@@ -94,6 +95,11 @@ pub trait Method: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// The optimiser of its local steps, if that steps along the matrices of the problem's variable.
+    fn muon(&self) -> Option<&Muon> {
+        None
+    }
+
     /// An error if the method cannot run on this network.
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
         let _ = network;
@@ -122,6 +128,16 @@ impl Checker<'_> {
         } else {
             Err(self.refuse(parameter, value, "a whole number of at least 1"))
         }
+    }
+
+    /// An error unless one exchange gives every agent the average of all: what takes the place of a server.
+    pub(crate) fn averages(self, network: &Network) -> Result<(), InvalidParameter> {
+        if network.averages_at_once() && !network.varies() {
+            return Ok(());
+        }
+        let got = "a network on which one exchange is not the average of all agents";
+        let expected = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
+        Err(self.refuse("network", got, expected))
     }
 
     pub(crate) fn refuse(

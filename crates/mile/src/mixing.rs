@@ -177,6 +177,14 @@ impl MixingMatrix {
         Self { rows }.checked(graph)
     }
 
+    /// The largest sum of the weights of an agent's edges, in absolute value; 1 if there are no edges. No eigenvalue of I - W is
+    /// larger than twice this.
+    pub fn degree(&self) -> f64 {
+        let others = |i: usize| self.rows.row(i).iter().filter(move |(j, _)| *j != i);
+        let degrees = (0..self.agents()).map(|i| others(i).map(|(_, w)| w.abs()).sum());
+        Some(degrees.fold(0.0, f64::max)).filter(|degree| *degree > 0.0).unwrap_or(1.0)
+    }
+
     /// A dense matrix, row by row.
     pub fn from_dense(graph: &Graph, matrix: &[Vec<f64>]) -> Result<Self, MixingError> {
         let agents = graph.agents();

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::exp::Exp;
 use crate::lanes::InLanes;
+use crate::product::Product;
 
 /// The precision of state vectors and gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,7 @@ macro_rules! with_precision {
 pub trait Real:
     Exp
     + InLanes
+    + Product
     + num_traits::Float
     + num_traits::NumAssign
     + std::iter::Sum

@@ -111,8 +111,26 @@ impl<'m> Run<'m> {
 
     /// One communication round: updates up to and including the next exchange.
     pub fn round(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
-        while !self.advance(agents)? {}
-        agents.settle()
+        self.round_unless(agents, &|| false)
+    }
+
+    /// The same, unless it is interrupted: asked before each update. The agents' vectors are then those of no round.
+    ///
+    /// # Errors
+    /// [`AgentsError::Interrupted`], besides those of the agents.
+    pub fn round_unless(
+        &mut self,
+        agents: &mut dyn Agents,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), AgentsError> {
+        loop {
+            if is_interrupted() {
+                return Err(AgentsError::Interrupted);
+            }
+            if self.advance(agents)? {
+                return agents.settle();
+            }
+        }
     }
 
     fn advance(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
@@ -137,6 +155,7 @@ impl<'m> Run<'m> {
         draw: u64,
         work: impl FnOnce(&dyn Method, &mut Step) -> Result<(), AgentsError>,
     ) -> Result<bool, AgentsError> {
+        agents.begin(self.progress.step_size);
         for scratch in self.layout.scratch_vectors() {
             agents.forget(scratch)?;
         }

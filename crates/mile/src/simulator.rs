@@ -7,25 +7,30 @@
 //! are served by one thread, each verb for all agents together.
 
 mod steady;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use crate::agents::{
+    Agents, AgentsError, BlockFunction, BlocksMut, CompressedPull, OptimiserStep, SteadyPull, Vector,
+};
 use crate::block;
-use crate::engine::parts::{Drift, Guard, Pool, blocks, measure_drift, replace};
+use crate::engine::parts::{Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
 use crate::engine::{Engine, HostError};
 use crate::method::Method;
 use crate::network::Network;
+use crate::optimiser::{self, AdamRows, MatrixPart};
 use crate::problems::{Draw, Problem};
 use crate::ranks::{Alone, Together};
-use crate::real::Real;
+use crate::real::{Precision, Real};
 use crate::sparse::SparseRows;
 use crate::stages::Stages;
 use crate::steady::message_bytes;
-use crate::verbs::{MOST_TERMS, Rows, Verb, Verbs};
+use crate::verbs::{LocalWork, MOST_TERMS, Rows, Verb, Verbs};
 
 /// Bytes of the rows in use, over all vectors, up to which an exchange is deferred.
 const NEAR: usize = 4 << 20;
@@ -40,6 +45,7 @@ pub struct Simulator<'a, T> {
     seed: u64,
     dim: usize,
     blocks: Vec<Vec<T>>,
+    matrices: Vec<MatrixPart>,
     noted: Verbs,
     /// Round of the last exchange.
     round: u64,
@@ -69,6 +75,7 @@ impl<'a, T: Real> Simulator<'a, T> {
             network: network.clone(),
             seed,
             dim: problem.dim(),
+            matrices: matrices(problem, method)?,
             noted: Verbs::new(blocks.len()),
             blocks,
             round: 0,
@@ -91,6 +98,11 @@ impl<'a, T: Real> Simulator<'a, T> {
     pub fn vector_mut(&mut self, v: Vector) -> &mut [T] {
         assert!(self.noted.is_empty(), "a step is over before its result is changed");
         &mut self.blocks[v.0]
+    }
+
+    /// The memory of all vectors, for a caller that has lent it to others and must keep it.
+    pub fn into_blocks(self) -> Vec<Vec<T>> {
+        self.blocks
     }
 
     /// The network of the agents.
@@ -167,6 +179,15 @@ impl<'a, T: Real> Simulator<'a, T> {
                     }
                 }
             }
+            Verb::Optimise(ref step) => self.optimise_all(step),
+            Verb::Clip { g, most } => {
+                let (dim, block) = (self.dim.max(1), &mut self.blocks[g.0]);
+                if together {
+                    block.chunks_exact_mut(dim).for_each(|row| optimiser::clip(row, most));
+                } else {
+                    block.par_chunks_exact_mut(dim).for_each(|row| optimiser::clip(row, most));
+                }
+            }
             Verb::Pull { from, to } => {
                 let mut out = std::mem::take(&mut self.blocks[to.0]);
                 block::pull(&self.weights, &self.blocks[from.0], &mut out, self.dim);
@@ -176,6 +197,28 @@ impl<'a, T: Real> Simulator<'a, T> {
             Verb::Forget { scratch } => self.blocks[scratch.0].fill(T::nan()),
         }
         Ok(())
+    }
+
+    /// A step of an optimiser for all agents.
+    fn optimise_all(&mut self, step: &OptimiserStep) {
+        let written: Vec<Vector> = [step.x].into_iter().chain(step.states()).collect();
+        let mut taken: Vec<Vec<T>> = written.iter().map(|v| std::mem::take(&mut self.blocks[v.0])).collect();
+        if let [x, m, v, rest @ ..] = &mut taken[..] {
+            let read = |v: Vector| &self.blocks[v.0][..];
+            let rows = AdamRows {
+                x,
+                m,
+                v,
+                largest: rest.first_mut().map(|row| &mut row[..]),
+                g: read(step.g),
+                inner: step.inner.map(read),
+                shift: step.shift.map(read),
+            };
+            optimiser::take_steps(rows, self.dim, &step.by, &self.matrices);
+        }
+        for (v, block) in written.into_iter().zip(taken) {
+            self.blocks[v.0] = block;
+        }
     }
 
     /// An exchange of these pairs; returns the number of messages.
@@ -204,9 +247,10 @@ impl<'a, T: Real> Simulator<'a, T> {
         Ok(messages)
     }
 
-    /// Carries out at once what was noted last, if agents work verb by verb.
+    /// Carries out at once what was noted last, if agents work verb by verb, or if many verbs have been noted.
     fn at_once(&mut self) -> Result<(), AgentsError> {
-        if self.noted.exchanges() == 0 && self.verb_by_verb() { self.settle() } else { Ok(()) }
+        let verb_by_verb = self.noted.exchanges() == 0 && self.verb_by_verb();
+        if verb_by_verb || self.noted.are_many() { self.settle() } else { Ok(()) }
     }
 
     /// Carries out what was noted, which contains no exchanges: each verb for all agents.
@@ -219,7 +263,8 @@ impl<'a, T: Real> Simulator<'a, T> {
 
     /// Carries out what was noted: all verbs of each agent, as far as it need not wait for its neighbours.
     fn serve_all(&mut self) -> Result<(), AgentsError> {
-        let (verbs, weights, problem, seed) = (&self.noted, &self.weights, self.problem, self.seed);
+        let (verbs, weights) = (&self.noted, &self.weights);
+        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
         let serve = |stage: usize, rows: &mut Rows<T>| {
             verbs.stage(stage).iter().try_for_each(|verb| match *verb {
                 Verb::Pull { from, to } => {
@@ -229,7 +274,7 @@ impl<'a, T: Real> Simulator<'a, T> {
                     unsafe { rows.pull(weights, from, to) };
                     Ok(())
                 }
-                _ => rows.carry_out(verb, problem, seed),
+                _ => rows.carry_out(verb, &work),
             })
         };
         let threads = self.pool.is_worth();
@@ -264,6 +309,18 @@ impl<T: Real> Agents for Simulator<'_, T> {
         self.at_once()
     }
 
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        self.noted.optimise(step)?;
+        self.at_once()
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.guard.check()?;
+        self.noted.clip(g, most)?;
+        self.at_once()
+    }
+
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.guard.check()?;
         self.noted.check_pull(pairs)?;
@@ -288,6 +345,20 @@ impl<T: Real> Agents for Simulator<'_, T> {
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.carry_out_steady(pull);
         Ok(messages * message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        self.noted.check_apply(vectors)?;
+        self.settle()?;
+        self.guard.begin()?;
+        let mut taken: Vec<Vec<T>> = vectors.iter().map(|v| std::mem::take(&mut self.blocks[v.0])).collect();
+        let done = function.apply(self.network.agents(), blocks_mut(&mut taken));
+        for (v, block) in vectors.iter().zip(taken) {
+            self.blocks[v.0] = block;
+        }
+        done.map_err(AgentsError::Engine)?;
+        self.guard.end();
+        Ok(())
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
@@ -315,6 +386,14 @@ impl<T: Real> Agents for Simulator<'_, T> {
     }
 }
 
+/// Blocks in their precision.
+fn blocks_mut<T: Real>(blocks: &mut [Vec<T>]) -> BlocksMut<'_> {
+    match T::PRECISION {
+        Precision::F32 => BlocksMut::F32(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
+        Precision::F64 => BlocksMut::F64(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
+    }
+}
+
 impl<T: Real> Engine<T> for Simulator<'_, T> {
     fn agents(&self) -> usize {
         self.network.agents()
@@ -338,54 +417,5 @@ impl<T: Real> Engine<T> for Simulator<'_, T> {
 
     fn watched(&mut self) -> Option<&mut Drift> {
         Some(&mut self.drift)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::graph::Topology;
-    use crate::methods::catalogue::{self, Parameters};
-    use crate::mixing::Rule;
-    use crate::problems::{Batch, Loss, Quadratic, Shard, Table, TableObjective};
-    use crate::run::Run;
-    use crate::schedule::{Schedule, Weight};
-
-    #[test]
-    fn agents_one_by_one_together_and_on_threads_get_the_same_bits() {
-        let ring = Network::new(Topology::Ring.build(16, 0).unwrap(), Rule::LazyMetropolis).unwrap();
-        let complete = Network::new(Topology::Complete.build(16, 0).unwrap(), Rule::Metropolis).unwrap();
-        let shaky = ring.with_drop_rate(0.2).unwrap();
-        for (dim, together) in [(5, true), (200, false)] {
-            let smooth = Quadratic::<f64>::new(16, dim, 10.0, 1.0, 0).unwrap();
-            let shards = (0..16).map(|k| Shard {
-                features: vec![0.1; dim],
-                targets: vec![f64::from(k)],
-                ..Shard::default()
-            });
-            let objective = TableObjective { l1: 0.3, ..TableObjective::new(Loss::LeastSquares, 0.1) };
-            let sparse = Table::new(dim, shards.collect(), objective, Batch::Full).unwrap();
-            let with = |penalty| catalogue::ALL.iter().map(move |entry| (entry, penalty, None));
-            let adaptive = (catalogue::find("mile").unwrap(), false, Some(Weight::Adaptive(0.1)));
-            for (entry, penalty, xi) in with(false).chain(with(true)).chain([adaptive]) {
-                if penalty && !entry.takes_penalty() {
-                    continue;
-                }
-                let problem: &dyn Problem<f64> = if penalty { &sparse } else { &smooth };
-                let network = if entry.name == "scaffold" { &complete } else { &shaky };
-                let parameters = Parameters { penalty, xi, ..Parameters::default() };
-                let method = entry.build(&parameters, network, 0).unwrap();
-                let [one, several] = [false, true].map(|threads| {
-                    let mut agents = Simulator::new(problem, network, &*method, &vec![0.5; dim], 0).unwrap();
-                    agents.pool = Pool { is_worth: Some(threads) };
-                    assert_eq!(agents.together(), together && !threads);
-                    let mut run = Run::start(&*method, Schedule::constant(0.01), &mut agents).unwrap();
-                    (0..5).for_each(|_| run.round(&mut agents).unwrap());
-                    let states = method.layout().state.len();
-                    (0..states).map(|v| agents.vector(Vector(v)).to_vec()).collect::<Vec<_>>()
-                });
-                assert_eq!(one, several, "{} with {dim} columns, penalty: {penalty}", entry.name);
-            }
-        }
     }
 }

@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
+use crate::agents::{AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use crate::block;
 use crate::compression::Compression;
+use crate::optimiser::{self, AdamRows, MatrixPart};
 use crate::problems::{Draw, Problem};
 use crate::real::Real;
 use crate::shared::Shared;
@@ -25,6 +26,9 @@ pub const MOST_VECTORS: usize = 12;
 /// bounded, however many exchanges a step has. Measured with MG-Skip on rings of 200 and 1,000 (`bench/core`): from 8 to 32
 /// there is little difference, below 8 the waits become noticeable.
 pub const MOST_EXCHANGES: usize = 16;
+/// Verbs up to which they are noted before they are carried out: a round of a million local steps needs no more memory than one of a
+/// hundred, and can be interrupted.
+pub const MOST_VERBS: usize = 256;
 
 /// A noted verb.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +60,15 @@ pub enum Verb {
         x: Vector,
         /// Step size of the proximal step.
         step: f64,
+    },
+    /// A step of a local optimiser.
+    Optimise(OptimiserStep),
+    /// `g <- g min(1, most/|g|)`.
+    Clip {
+        /// What is shortened.
+        g: Vector,
+        /// The largest norm.
+        most: f64,
     },
     /// `u <- C(u)`.
     Compress {
@@ -139,6 +152,31 @@ impl Verbs {
         Ok(())
     }
 
+    /// Checks the vectors of a local optimiser's step.
+    pub fn check_optimise(&self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        let written: Vec<Vector> = step.states().chain([step.x]).collect();
+        written.iter().copied().chain(step.reads()).try_for_each(|v| self.check(v))?;
+        let twice = |v: &Vector| written.iter().filter(|other| *other == v).count() > 1;
+        if let Some(v) = written.iter().find(|v| twice(v) || step.reads().any(|read| read == **v)) {
+            return Err(AgentsError::Method(format!("vector {} has two parts in an optimiser's step", v.0)));
+        }
+        Ok(())
+    }
+
+    /// Notes a step of a local optimiser.
+    pub fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.check_optimise(step)?;
+        self.verbs.push(Verb::Optimise(*step));
+        Ok(())
+    }
+
+    /// Notes that gradients are shortened.
+    pub fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.check(g)?;
+        self.verbs.push(Verb::Clip { g, most });
+        Ok(())
+    }
+
     /// Checks the pairs of an exchange.
     pub fn check_pull(&self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
         if pairs.is_empty() {
@@ -202,6 +240,20 @@ impl Verbs {
         self.verbs.is_empty()
     }
 
+    /// Whether there are enough of them to carry them out now.
+    pub fn are_many(&self) -> bool {
+        self.verbs.len() >= MOST_VERBS
+    }
+
+    /// Refuses to apply a function to vectors that are not in the layout, or to one of them twice.
+    pub fn check_apply(&self, vectors: &[Vector]) -> Result<(), AgentsError> {
+        vectors.iter().try_for_each(|v| self.check(*v))?;
+        match (1..vectors.len()).find(|k| vectors[..*k].contains(&vectors[*k])) {
+            Some(k) => Err(AgentsError::Method(format!("vector {} is applied to twice", vectors[k].0))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether they should be carried out before another exchange is noted.
     pub fn is_full(&self) -> bool {
         self.exchanges() >= MOST_EXCHANGES
@@ -228,6 +280,16 @@ impl Verbs {
         self.verbs.clear();
         self.ends.clear();
     }
+}
+
+/// What agents need for verbs other than exchanges.
+pub struct LocalWork<'w, T> {
+    /// Their objectives.
+    pub problem: &'w dyn Problem<T>,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The matrices of the variable that an optimiser steps along ([`engine::parts::matrices`](crate::engine::parts::matrices)).
+    pub matrices: &'w [MatrixPart],
 }
 
 /// The rows of one agent in all vectors.
@@ -318,7 +380,8 @@ impl<'b, T: Real> Rows<'b, T> {
 
     /// Applies a verb to this agent's rows. It cannot be an exchange, which needs the
     /// rows of others.
-    pub fn carry_out(&mut self, verb: &Verb, problem: &dyn Problem<T>, seed: u64) -> Result<(), AgentsError> {
+    pub fn carry_out(&mut self, verb: &Verb, work: &LocalWork<'_, T>) -> Result<(), AgentsError> {
+        let &LocalWork { problem, seed, matrices } = work;
         match *verb {
             Verb::Gradient { x, g, draw } => {
                 let agent = self.agent;
@@ -335,6 +398,8 @@ impl<'b, T: Real> Rows<'b, T> {
                     penalty.prox(step, self.borrow(x, []).0);
                 }
             }
+            Verb::Optimise(ref step) => optimiser::take_step(self.borrow_step(step), &step.by, matrices),
+            Verb::Clip { g, most } => optimiser::clip(self.borrow(g, []).0, most),
             Verb::Compress { u, by } => by.compress(self.borrow(u, []).0),
             Verb::Forget { scratch } => self.borrow(scratch, []).0.fill(T::nan()),
             Verb::Pull { .. } => return Err(AgentsError::Method("an exchange is not a local verb".into())),
@@ -352,6 +417,27 @@ impl<'b, T: Real> Rows<'b, T> {
                 *slot = (*a, self.blocks[v.0].slice(range.clone()));
             }
             (self.blocks[y.0].slice_mut(range), lent)
+        }
+    }
+
+    fn borrow_step(&mut self, step: &OptimiserStep) -> AdamRows<'_, T> {
+        let has_two_parts = step.states().any(|v| v == step.x || step.reads().any(|read| read == v));
+        assert!(!has_two_parts && step.reads().all(|v| v != step.x), "a row is not read and written at once");
+        let range = self.range();
+        let state = |k: usize| Vector(step.state.0 + k);
+        // SAFETY: as in `borrow`; the model and the vectors of the state are different blocks, and none is read too.
+        unsafe {
+            let read = |v: Vector| self.blocks[v.0].slice(range.clone());
+            let write = |v: Vector| self.blocks[v.0].slice_mut(range.clone());
+            AdamRows {
+                x: write(step.x),
+                m: write(state(0)),
+                v: write(state(1)),
+                largest: step.by.rule.elements().amsgrad.then(|| write(state(2))),
+                g: read(step.g),
+                inner: step.inner.map(read),
+                shift: step.shift.map(read),
+            }
         }
     }
 

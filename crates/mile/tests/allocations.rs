@@ -85,7 +85,7 @@ fn no_step_allocates_after_the_first_round() {
     let shaky = ring.clone().with_drop_rate(0.2).unwrap();
     let complete = Network::new(Topology::Complete.build(8, 0).unwrap(), Rule::Metropolis).unwrap();
     for entry in catalogue::ALL {
-        let network = if entry.name == "scaffold" { &complete } else { &shaky };
+        let network = if entry.has_server() { &complete } else { &shaky };
         for batch in [Batch::Full, Batch::Size(4), Batch::Epoch(4)] {
             assert_eq!(
                 allocations(1, &table(8, 40, Loss::Logistic, batch), network, &entry.name),

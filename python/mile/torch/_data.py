@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset, default_collate
 
 from .. import _mile
 
-Batch = tuple[Any, ...]
+# What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor.
+Batch = Any
 
 
 def number(*parts: int) -> int:
@@ -22,30 +24,38 @@ def number(*parts: int) -> int:
     return mixed & (2**63 - 1)
 
 
+# Chooses the samples that losses are measured on, so that they are the same in all records of all runs.
+_EVALUATION = 0x6D656173
+
+
+def _chosen(rows: int, count: int | None, agent: int) -> range | list[int]:
+    """The numbers of all samples or, at random but always the same, of some."""
+    if count is None or count >= rows:
+        return range(rows)
+    return sorted(int(k) for k in _mile.samples(rows, max(count, 1), True, _EVALUATION, agent, 0))
+
+
 class Source(Protocol):
-    """Mini-batches of one agent, as a function of the seed and the draw."""
+    """Mini-batches of one agent, as a function of the seed and the draw, and samples in order, each with their number."""
 
     rows: int
 
     def batch(self, seed: int, draw: int) -> Batch: ...
 
-    def all(self, at_once: int) -> Iterator[tuple[int, Batch]]: ...
+    def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]: ...
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """A batch, however nested, on the device."""
+    """A batch, however nested, on the device; lists become tuples."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: to_device(one, device) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_device(one, device) for one in value))
     if isinstance(value, (list, tuple)):
         return tuple(to_device(one, device) for one in value)
     return value
-
-
-def as_batch(value: Any) -> Batch:
-    """A batch as a tuple."""
-    return value if isinstance(value, tuple) else (value,)
 
 
 class Tensors:
@@ -69,10 +79,12 @@ class Tensors:
         chosen = self.indices(seed, draw).to(self.device, non_blocking=True)
         return tuple(tensor.index_select(0, chosen) for tensor in self.tensors)
 
-    def all(self, at_once: int) -> Iterator[tuple[int, Batch]]:
-        for begin in range(0, self.rows, at_once):
-            part = tuple(tensor[begin : begin + at_once] for tensor in self.tensors)
-            yield len(part[0]), part
+    def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
+        chosen = _chosen(self.rows, count, self.agent)
+        for begin in range(0, len(chosen), at_once):
+            places = chosen[begin : begin + at_once]
+            at: Any = slice(places.start, places.stop) if isinstance(places, range) else torch.tensor(places, device=self.device)
+            yield len(places), tuple(tensor[at] for tensor in self.tensors)
 
 
 class Indexed:
@@ -83,17 +95,18 @@ class Indexed:
         self.agent, self.size, self.device = agent, size, device
 
     def _collect(self, indices: Any) -> Batch:
-        return as_batch(to_device(tuple(default_collate([self.dataset[int(k)] for k in indices])), self.device))
+        return to_device(default_collate([self.dataset[int(k)] for k in indices]), self.device)
 
     def batch(self, seed: int, draw: int) -> Batch:
         if self.size is None:
             return self._collect(range(self.rows))
         return self._collect(_mile.samples(self.rows, self.size, True, seed, self.agent, draw))
 
-    def all(self, at_once: int) -> Iterator[tuple[int, Batch]]:
-        for begin in range(0, self.rows, at_once):
-            chosen = range(begin, min(begin + at_once, self.rows))
-            yield len(chosen), self._collect(chosen)
+    def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
+        chosen = _chosen(self.rows, count, self.agent)
+        for begin in range(0, len(chosen), at_once):
+            places = chosen[begin : begin + at_once]
+            yield len(places), self._collect(places)
 
 
 class Loaded:
@@ -105,7 +118,7 @@ class Loaded:
         self.rows = len(loader.dataset)
         self.place: tuple[int, int] | None = None
         self.passing: Iterator[Any] | None = None
-        self.current: Batch = ()
+        self.current: Batch = None
 
     def batch(self, seed: int, draw: int) -> Batch:
         if self.place == (seed, draw):
@@ -121,31 +134,86 @@ class Loaded:
                     next(self.passing)
             assert self.passing is not None
             found = next(self.passing)
-        self.current = as_batch(to_device(tuple(found) if isinstance(found, list) else found, self.device))
+        self.current = to_device(found, self.device)
         self.place = (seed, draw)
         return self.current
 
     def close(self) -> None:
         """Ends the pass, and with it its workers."""
-        self.place, self.passing, self.current = None, None, ()
+        self.place, self.passing, self.current = None, None, None
 
-    def all(self, at_once: int) -> Iterator[tuple[int, Batch]]:
-        """Every sample once, in order, whatever the loader's sampler does."""
-        plain = DataLoader(self.loader.dataset, batch_size=at_once, collate_fn=self.loader.collate_fn)
-        for found in plain:
-            batch = as_batch(to_device(tuple(found) if isinstance(found, list) else found, self.device))
-            first = batch[0]
-            yield (len(first) if hasattr(first, "__len__") else 1), batch
+    def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
+        """Each of these samples once, in order, whatever the loader's sampler does."""
+        chosen = _chosen(self.rows, count, self.agent)
+        plain = DataLoader(Subset(self.loader.dataset, chosen), batch_size=at_once, collate_fn=self.loader.collate_fn)
+        for begin, found in zip(range(0, len(chosen), at_once), plain, strict=True):
+            yield min(at_once, len(chosen) - begin), to_device(found, self.device)
 
 
-def source(data: Any, agent: int, size: int | None, device: torch.device) -> Source:
-    """The data of an agent in any form."""
+class Streamed:
+    """A `DataLoader` of an `IterableDataset`, which has no length. A resumed run reads again what it had read. Losses are measured on the first batches."""
+
+    # Batches that losses are measured on, unless a number of samples is given.
+    _BATCHES = 8
+
+    def __init__(self, loader: Any, agent: int, device: torch.device) -> None:
+        self.loader, self.agent, self.device = loader, agent, device
+        self.place: tuple[int, int] | None = None
+        self.passing: Iterator[Any] | None = None
+        self.passes = 0
+        self.current: Batch = None
+        self.rows = self._BATCHES * (loader.batch_size or 1)
+
+    def _begin(self, *parts: int) -> Iterator[Any]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(number(*parts))
+            return iter(self.loader)
+
+    def _next(self, seed: int) -> Any:
+        for _ in range(2):
+            if self.passing is not None:
+                found = next(self.passing, None)
+                if found is not None:
+                    return found
+                self.passes += 1
+            self.passing = self._begin(seed, self.agent, self.passes)
+        raise _mile.ExperimentError(f"data, agent {self.agent}: expected at least one batch, got none")
+
+    def batch(self, seed: int, draw: int) -> Batch:
+        if self.place == (seed, draw):
+            return self.current
+        if self.place is None or self.place[0] != seed or self.place[1] > draw:
+            self.passing, self.passes, begin = None, 0, 0
+        else:
+            begin = self.place[1] + 1
+        for _ in range(begin, draw):
+            self._next(seed)
+        self.current, self.place = to_device(self._next(seed), self.device), (seed, draw)
+        return self.current
+
+    def close(self) -> None:
+        """Ends the pass, and with it its workers."""
+        self.place, self.passing, self.current = None, None, None
+
+    def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
+        size = self.loader.batch_size or 1
+        batches = self._BATCHES if count is None else max(1, count // size)
+        for _, found in zip(range(batches), self._begin(_EVALUATION, self.agent), strict=False):
+            yield size, to_device(found, self.device)
+
+
+def source(data: Any, agent: int, size: int | None, device: torch.device, dtype: torch.dtype) -> Source:
+    """The data of an agent in any form. Floating-point arrays of NumPy, which are double unless one asks for less, get the model's precision."""
+    if isinstance(data, (tuple, list)) and data and all(isinstance(one, (np.ndarray, torch.Tensor)) for one in data):
+        data = tuple(one if isinstance(one, torch.Tensor) else _tensor(one, dtype) for one in data)
     if isinstance(data, TensorDataset):
         data = data.tensors
     if isinstance(data, (tuple, list)) and data and all(isinstance(one, torch.Tensor) for one in data):
         found: Source = Tensors(tuple(data), agent, size, device)
     elif isinstance(data, DataLoader):
-        found = Loaded(data, agent, device)
+        found = Streamed(data, agent, device) if isinstance(data.dataset, IterableDataset) else Loaded(data, agent, device)
+    elif isinstance(data, IterableDataset):
+        found = Streamed(DataLoader(data, batch_size=size or 1), agent, device)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         found = Indexed(data, agent, size, device)
     else:
@@ -154,3 +222,8 @@ def source(data: Any, agent: int, size: int | None, device: torch.device) -> Sou
     if found.rows == 0:
         raise _mile.ExperimentError(f"data, agent {agent}: expected at least one sample, got none")
     return found
+
+
+def _tensor(array: Any, dtype: torch.dtype) -> torch.Tensor:
+    found = torch.from_numpy(np.ascontiguousarray(array))
+    return found.to(dtype) if found.is_floating_point() else found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from ._data import Tensors, number
 
@@ -17,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class Gradients(Protocol):
-    """Computes the gradients of a host."""
+    """Computes the gradients of a host, in a step with this step size, and adds the losses of mini-batches to those of the host."""
 
-    def compute(self, x: int, g: int, draw: int) -> None: ...
+    def compute(self, x: int, g: int, draw: int, step_size: float) -> None: ...
 
     def buffers(self) -> list[dict[str, torch.Tensor]]: ...
+
+    def state(self) -> list[dict[str, Any]] | None: ...
+
+    def restore(self, state: list[dict[str, Any]]) -> None: ...
 
 
 def bind(module: nn.Module, row: torch.Tensor) -> None:
@@ -42,12 +49,24 @@ def views(module: nn.Module, row: torch.Tensor) -> list[torch.Tensor]:
     return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 
 
-def draws_numbers(module: nn.Module) -> bool:
-    """Whether a forward pass in training mode draws random numbers."""
-    return any("Dropout" in type(part).__name__ or "Noise" in type(part).__name__ for part in module.modules())
+@contextmanager
+def seeding(device: torch.device) -> Iterator[Callable[[int], None]]:
+    """Lends PyTorch's random numbers, which `F.dropout` and the like draw from: gives a function that seeds them, and puts them back as they were."""
+    cuda = device.type == "cuda"
+
+    def seed(value: int) -> None:
+        # Not `torch.manual_seed`, which also notes a stack trace for devices that are not in use.
+        torch.default_generator.manual_seed(value)
+        if cuda:
+            torch.cuda.default_generators[device.index].manual_seed(value)
+        elif device.type == "mps":
+            torch.mps.manual_seed(value)
+
+    with torch.random.fork_rng(devices=[device.index] if cuda else []):
+        yield seed
 
 
-class Loop:
+class Models:
     """A copy of the model for each agent, whose parameters are views of the agent's row."""
 
     def __init__(self, host: Host) -> None:
@@ -55,37 +74,59 @@ class Loop:
         self.problem: Problem = host.problem
         self.models = [copy.deepcopy(self.problem.model).train() for _ in host.hosted]
         self.parameters = [trained(model) for model in self.models]
-        self.random = draws_numbers(self.problem.model)
         self.bound = -1
         self._views: dict[int, list[list[torch.Tensor]]] = {}
 
-    def _rows(self, v: int) -> list[list[torch.Tensor]]:
+    def rows(self, v: int) -> list[list[torch.Tensor]]:
+        """The rows of a vector, each in the shapes of the parameters."""
         if v not in self._views:
             rows = self.host.vectors[v]
             self._views[v] = [views(model, row) for model, row in zip(self.models, rows, strict=True)]
         return self._views[v]
 
-    def compute(self, x: int, g: int, draw: int) -> None:
-        """Forward and backward passes, agent by agent."""
-        if x != self.bound:
-            for parameters, row in zip(self.parameters, self._rows(x), strict=True):
+    def bind(self, v: int) -> None:
+        """Makes the parameters views of this vector."""
+        if v != self.bound:
+            for parameters, row in zip(self.parameters, self.rows(v), strict=True):
                 for parameter, view in zip(parameters, row, strict=True):
                     parameter.data = view
-            self.bound = x
-        for k, (agent, out) in enumerate(zip(self.host.hosted, self._rows(g), strict=True)):
-            batch = self.problem.source(agent).batch(self.host.seed, draw)
-            if self.random:
-                torch.manual_seed(number(self.host.seed, agent, draw))
+            self.bound = v
+
+    def losses(self, k: int, draw: int, seed: Callable[[int], None]) -> Iterator[torch.Tensor]:
+        """The losses of the mini-batches of one gradient, each divided by their number, at the model of the k-th hosted agent."""
+        agent, parts = self.host.hosted[k], self.problem.accumulate
+        for part, batch in enumerate(self.problem.batches(agent, self.host.seed, draw)):
+            seed(number(self.host.seed, agent, draw, part) if part else number(self.host.seed, agent, draw))
             loss = self.problem.objective(self.models[k], batch)
-            found = torch.autograd.grad(loss, self.parameters[k], allow_unused=True)
-            with torch.no_grad():
-                if any(one is None for one in found):
-                    found = tuple(torch.zeros_like(o) if f is None else f for f, o in zip(found, out, strict=True))
-                torch._foreach_copy_(out, list(found))
+            self.host.losses.add(k, loss, 1 / parts)
+            yield loss if parts == 1 else loss / parts
 
     def buffers(self) -> list[dict[str, torch.Tensor]]:
         """The buffers of each agent's model."""
         return [dict(model.named_buffers()) for model in self.models]
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """Nothing but buffers."""
+        return None
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """There is nothing to restore."""
+
+
+class Loop(Models):
+    """Gradients agent by agent."""
+
+    def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
+        """Forward and backward passes, agent by agent."""
+        self.bind(x)
+        with seeding(self.problem.device) as seed:
+            for k, out in enumerate(self.rows(g)):
+                for part, loss in enumerate(self.losses(k, draw, seed)):
+                    found = torch.autograd.grad(loss, self.parameters[k], allow_unused=True)
+                    with torch.no_grad():
+                        if any(one is None for one in found):
+                            found = tuple(torch.zeros_like(o) if f is None else f for f, o in zip(found, out, strict=True))
+                        (torch._foreach_add_ if part else torch._foreach_copy_)(out, list(found))
 
 
 class Vmapped:
@@ -98,14 +139,13 @@ class Vmapped:
         self.model = model
         self.names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
         self.shapes = [parameter.shape for parameter in trained(model)]
-        self.random = draws_numbers(model)
         self.sources = [self.problem.source(agent) for agent in host.hosted]
         self._join()
 
-        def loss(parameters: dict[str, torch.Tensor], *batch: Any) -> torch.Tensor:
+        def loss(parameters: dict[str, torch.Tensor], batch: Any) -> torch.Tensor:
             return self.problem.objective_of(model, parameters, batch)
 
-        mapped = torch.func.vmap(torch.func.grad(loss), randomness="different")
+        mapped = torch.func.vmap(torch.func.grad_and_value(loss), randomness="different")
         self.mapped: Any = mapped
 
     def _join(self) -> None:
@@ -117,28 +157,45 @@ class Vmapped:
             sizes = torch.tensor([one.rows for one in self.sources])
             self.begins = torch.cumsum(sizes, 0) - sizes
 
-    def _batch(self, draw: int) -> tuple[Any, ...]:
+    def _batch(self, draw: int) -> Any:
         if self.joined is None:
             batches = [one.batch(self.host.seed, draw) for one in self.sources]
-            return tuple(torch.stack(list(column)) for column in zip(*batches, strict=True))
+            return pytree.tree_map(lambda *each: torch.stack(each), *batches)
         each = [one.indices(self.host.seed, draw) for one in self.sources]  # type: ignore[attr-defined]
         chosen = (torch.stack(each) + self.begins.unsqueeze(1)).view(-1).to(self.problem.device, non_blocking=True)
         return tuple(tensor.index_select(0, chosen).view(len(each), -1, *tensor.shape[1:]) for tensor in self.joined)
 
-    def compute(self, x: int, g: int, draw: int) -> None:
+    def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
         """Forward and backward passes of all agents at once."""
         rows, agents = self.host.vectors[x], len(self.host.hosted)
         parts = torch.split(rows, [shape.numel() for shape in self.shapes], dim=1)
         named = {n: p.view(agents, *s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-        if self.random:
-            torch.manual_seed(number(self.host.seed, draw))
-        found = self.mapped(named, *self._batch(draw))
-        with torch.no_grad():
-            torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1, out=self.host.vectors[g])
+        share, out = 1 / self.problem.accumulate, self.host.vectors[g]
+        for part, place in enumerate(self.problem.draws(draw)):
+            batch = self._batch(place)
+            with seeding(self.problem.device) as seed:
+                seed(number(self.host.seed, place))
+                found, losses = self.mapped(named, batch)
+            self.host.losses.add_all(losses, share)
+            with torch.no_grad():
+                if part == 0:
+                    torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1, out=out)
+                else:
+                    out.add_(torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1))
+        if share != 1:
+            with torch.no_grad():
+                out.mul_(share)
 
     def buffers(self) -> list[dict[str, torch.Tensor]]:
         """The model's buffers, the same for all agents: models whose buffers change are not mapped."""
         return [dict(self.model.named_buffers()) for _ in self.host.hosted]
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """Nothing."""
+        return None
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """There is nothing to restore."""
 
 
 def choose(host: Host) -> Gradients:
@@ -152,10 +209,11 @@ def choose(host: Host) -> Gradients:
         return Loop(host)
     found = Vmapped(host)
     try:
-        found.compute(0, len(host.vectors) - 1, 0)
+        found.compute(0, len(host.vectors) - 1, 0, 1.0)
     except (RuntimeError, ValueError, TypeError) as error:
         warnings.warn(f"model: cannot be mapped over agents, so gradients are computed agent by agent: {error}", stacklevel=2)
         return Loop(host)
     finally:
         host.vectors[-1].zero_()
+        host.batch_losses()
     return found

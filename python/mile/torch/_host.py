@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from .. import _mile
+from ._kept import Losses, keep, kept
+from ._optimiser import Numbers, take_steps
 
 if TYPE_CHECKING:
     from ._problem import Problem
@@ -20,6 +25,10 @@ _PART = 1 << 18
 _LONG = 1 << 13
 # The length of a sketch, as in the library.
 _SKETCH = 256
+
+
+# The models, the optimiser's state, the gradients, and what is added before and after the optimiser.
+_Vectors = tuple[int, list[int], int, int | None, int | None]
 
 
 class Host:
@@ -45,6 +54,9 @@ class Host:
         shape = (len(self.hosted), self.dim)
         self.vectors = [torch.zeros(shape, device=problem.device, dtype=problem.torch_dtype) for _ in range(vectors)]
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
+        self.losses = Losses(self.vectors[0])
+        local = problem.local_columns
+        self._local = None if local is None else torch.from_numpy(local).to(problem.device)
         self.gradients = problem.gradients(self)
         self.mean_buffers: dict[str, torch.Tensor] | None = None
         self._neighbours(edges)
@@ -57,9 +69,35 @@ class Host:
 
     # Verbs
 
-    def gradient(self, x: int, g: int, draw: int) -> None:
-        """`g_i <- grad f_i(x_i)`."""
-        self.gradients.compute(x, g, draw)
+    def gradient(self, x: int, g: int, draw: int, step_size: float) -> None:
+        """`g_i <- grad f_i(x_i)`, at most as long as the problem allows."""
+        self.gradients.compute(x, g, draw, step_size)
+        if self.problem.clip is not None and self.problem.optimizer is None:
+            with torch.no_grad():
+                norms = torch.linalg.vector_norm(self.vectors[g], dim=1, keepdim=True)
+                self.vectors[g].mul_((self.problem.clip / (norms + 1e-6)).clamp_(max=1.0))
+
+    def batch_losses(self) -> NDArray[np.float64]:
+        """The mean loss of each hosted agent's mini-batches since the last record; nothing if there were none."""
+        found = self.losses.mean()
+        self.losses.forget()
+        return np.zeros(0) if found is None else found
+
+    @torch.no_grad()
+    def apply(self, function: Callable[..., Any], vectors: list[int]) -> None:
+        """Applies a function to vectors: it changes them in place, or returns the first ones."""
+        given = [self.vectors[v] for v in vectors]
+        found = function(*given)
+        results = () if found is None else found if isinstance(found, tuple) else (found,)
+        if len(results) > len(given):
+            raise ValueError(f"apply: expected at most {len(given)} tensors, one for each vector, got {len(results)}")
+        for vector, result in zip(given, results, strict=False):
+            # Functions of NumPy return arrays for tensors on a CPU.
+            result = torch.as_tensor(result)
+            if tuple(result.shape) != tuple(vector.shape):
+                raise ValueError(f"apply: expected a tensor of shape {list(vector.shape)}, got shape {list(result.shape)}")
+            if result is not vector:
+                vector.copy_(result)
 
     @torch.no_grad()
     def combine(self, y: int, keep: float, terms: list[tuple[float, int]]) -> None:
@@ -69,6 +107,25 @@ class Host:
         for begin in range(0, len(out), part):
             at = slice(begin, begin + part)
             _combine(out[at], keep, [(a, v[at]) for a, v in given], self._room)
+
+    @torch.no_grad()
+    def optimise(self, vectors: _Vectors, by: Numbers, matrices: list[tuple[int, int, int]]) -> None:
+        """A step of a local optimiser. In memory the library takes it, with the bits of its own engines; on other devices PyTorch does."""
+        x, states, g, inner, shift = vectors
+        if not self._on_cpu():
+            optional = [None if v is None else self.vectors[v] for v in (inner, shift)]
+            return take_steps([self.vectors[v] for v in (x, *states)], [self.vectors[g], *optional], by, matrices)
+        flat = [None if v is None else self.vectors[v].view(-1).numpy() for v in (x, *states, g, inner, shift)]
+        _mile.take_steps(flat[:-3], flat[-3:], self.dim, by, matrices)
+
+    @torch.no_grad()
+    def clip(self, g: int, most: float) -> None:
+        """`g_i <- g_i min(1, most/|g_i|)`."""
+        if self._on_cpu():
+            _mile.clip_rows(self.vectors[g].view(-1).numpy(), self.dim, most)
+        else:
+            norms = torch.linalg.vector_norm(self.vectors[g], dim=1, keepdim=True)
+            self.vectors[g].mul_((most / (norms + 1e-6)).clamp_(max=1.0))
 
     @torch.no_grad()
     def pull(
@@ -91,6 +148,8 @@ class Host:
         else:
             columns = self._columns if weights is None else self._weighted(weights)
             _pull(self.vectors[to], self.vectors[source], others, columns)
+        if self._local is not None:
+            self.vectors[to][:, self._local] = 0.0
 
     @torch.no_grad()
     def summaries(self, source: int, memory: int) -> NDArray[np.float64]:
@@ -102,6 +161,8 @@ class Host:
 
     def _sketch(self, rows: torch.Tensor) -> torch.Tensor:
         """The sketch of each row: the k-th element after the first is added, with its sign, to entry k mod 256, in order of increasing k."""
+        if self._local is not None:
+            rows = rows.index_fill(1, self._local, 0.0)
         elements = rows[:, 1:]
         count = elements.shape[1]
         size = min(count, _SKETCH)
@@ -165,6 +226,8 @@ class Host:
         """The squared distance of each row from a point."""
         rows = self._rows(v)
         point = torch.from_numpy(mean).to(rows.device)
+        if self._local is not None:
+            rows, point = rows.index_fill(1, self._local, 0.0), point.index_fill(0, self._local, 0.0)
         sums = [(row.double() - point).square().sum() for row in rows]
         found: NDArray[np.float64] = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
         return found
@@ -221,30 +284,25 @@ class Host:
             own = self.vectors[v][agent - self.hosted.start].cpu().numpy().tobytes()
         return np.frombuffer(self.ranks.broadcast(owner, own), dtype=self.problem.dtype).copy()
 
-    # Buffers, which stay with their agents
+    # What stays with the agents: buffers, what optimisers remember, and losses that are not yet recorded
 
     def saved(self, state: str | Path) -> None:
-        """Stores the buffers of all agents next to a state."""
-        path = _buffers_path(Path(state))
-        if not self.problem.buffers:
-            return
-        room = io.BytesIO()
-        own = [{k: b.detach().cpu().clone() for k, b in one.items()} for one in self.gradients.buffers()]
-        torch.save(own, room)
-        parts = [room.getvalue()] if self.ranks is None else self.ranks.all_gather(room.getvalue())
-        if self.ranks is None or self.ranks.rank == 0:
-            torch.save([one for part in parts for one in torch.load(io.BytesIO(part), weights_only=True)], path)
-            if path.parent.name == "final":
-                (path.parent.parent / "checkpoints" / path.name).unlink(missing_ok=True)
+        """Stores it for all agents, next to a state."""
+        buffers = [{k: b.detach().cpu().clone() for k, b in one.items()} for one in self.gradients.buffers()] if self.problem.buffers else None
+        for what, own in (("buffers", buffers), ("optimizer", self.gradients.state()), ("losses", self.losses.state())):
+            keep(Path(state), what, own, self.ranks)
 
     def restored(self, state: str | Path) -> None:
-        """Restores the buffers that are stored next to a state."""
-        found = read_buffers(Path(state))
-        if found is None:
-            return
-        for agent, own in zip(self.hosted, self.gradients.buffers(), strict=True):
-            for name, buffer in own.items():
-                buffer.copy_(found[agent][name])
+        """Restores what is stored next to a state."""
+        buffers, remembered, losses = (kept(Path(state), what) for what in ("buffers", "optimizer", "losses"))
+        if buffers is not None:
+            for agent, own in zip(self.hosted, self.gradients.buffers(), strict=True):
+                for name, buffer in own.items():
+                    buffer.copy_(buffers[agent][name])
+        if remembered is not None:
+            self.gradients.restore([remembered[agent] for agent in self.hosted])
+        if losses is not None:
+            self.losses.restore([losses[agent] for agent in self.hosted])
 
     # Neighbours
 
@@ -364,13 +422,3 @@ def _signs(count: int) -> NDArray[np.int8]:
     words ^= words >> np.uint64(31)
     bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")[:count]
     return (1 - 2 * bits.astype(np.int8)).astype(np.int8)
-
-
-def _buffers_path(state: Path) -> Path:
-    return state.with_suffix(".buffers.pt")
-
-
-def read_buffers(state: Path) -> list[dict[str, torch.Tensor]] | None:
-    """The buffers of all agents that are stored next to a state."""
-    path = _buffers_path(state)
-    return torch.load(path, weights_only=True) if path.exists() else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,12 +15,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from .. import _mile
-from ._data import Batch, Loaded, Source, source
-from ._gradients import Gradients, bind, choose, trained, views
-from ._host import Host, read_buffers
+from ._data import Batch, Loaded, Source, Streamed, number, source
+from ._defaults import complete
+from ._evaluation import Evaluator, OwnMetrics, columns_of, described, own_loss, split
+from ._gradients import Gradients, choose, trained, views
+from ._host import Host
+from ._identity import facts
+from ._kept import kept
+from ._local import Optimised, Optimizers, Schedulers, make
 from ._ranks import Ranks, own_gpu, started_by_torchrun
 
 _TYPES = {torch.float32: "float32", torch.float64: "float64"}
+_AUTOCAST = {None: None, "bfloat16": torch.bfloat16}
 
 
 class Problem:
@@ -27,14 +34,25 @@ class Problem:
 
     model: a module; its trained parameters are x, and their values are the starting point. Frozen parameters, and buffers such as the statistics of batch norms, are
         not part of x: buffers stay with each agent and are never sent.
-    loss: a function of (output, target) that returns the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), pass a function
-        of (model, batch) as `closure` instead.
-    data: for each agent, tensors (inputs, targets), a Dataset or a DataLoader; or a function that returns the data of an agent, together with `agents`.
-    test: data in one of these forms, on which the test loss and, for classification, the accuracy are measured.
-    batch: the number of samples in a gradient, or "full". A DataLoader has its own batches.
+    loss: a function of (output, target) that returns the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), such as dictionaries,
+        pass a function of (model, batch) as `closure` instead. It gets batches as the data set or the loader gives them, on the device, with lists as tuples. With neither, the
+        model computes its own loss, as those of `transformers` do: its output is the loss, or has it as `loss`.
+    data: for each agent, tensors or NumPy arrays (inputs, targets), a Dataset or a DataLoader; or a function that returns the data of an agent, together with `agents`.
+    test: data in one of these forms, on which the test loss is measured, and the accuracy if each sample has an output for each of several classes and one integer target.
+    metrics: functions of (model, batches of the test data) that return a number, by name. Records have them of the average model, and of the agents' own models as local_NAME.
+    batch: the number of samples in a gradient, or "full". A DataLoader has its own batches. accumulate: mini-batches in a gradient.
+    optimizer: a function that makes a `torch.optim.Optimizer` from the trained parameters or, if its argument is called `model`, from the model. Its steps are then the local
+        steps of the method, whose step size (1 unless it is given) is a factor of the learning rates.
+    scheduler: a function that makes a scheduler from an optimizer; it is stepped after each local step.
+    clip: the largest norm of a gradient; longer ones are shortened.
+    autocast: "bfloat16" for forward passes in mixed precision.
+    local: parameters that stay with their agent and are never sent, such as a personal head: names, beginnings of names, or a predicate of names.
     device: where the agents compute; default: the device of the model.
     gradient: "loop" (one model per agent), "vmap" (all agents at once), or "auto": vmap on a GPU if the model allows it, otherwise a loop.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
+    eval_rows: the number of samples of each agent that losses are measured on, "all", or "off" for the losses of the mini-batches alone; default: as many as take a
+        fifth of the run.
+    version: a string that identifies the problem when a run is resumed; default: its data, its code and the loss at the start.
 
     >>> import torch, mile, mile.torch
     >>> torch.manual_seed(0)
@@ -42,9 +60,13 @@ class Problem:
     >>> data = [(torch.randn(50, 4), torch.randn(50, 1)) for _ in range(4)]
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     >>> problem = mile.torch.Problem(model, torch.nn.MSELoss(), data, batch=10)
-    >>> run = mile.run(problem=problem, algorithms=[mile.method("mile", step_size=0.02, local_steps=5)], rounds=10, out=tmp / "torch")
+    >>> run = mile.run(problem=problem, algorithms=[mile.method("mile", step_size=0.02, local_steps=5)], rounds=10, out=tmp / "torch", progress=False)
     >>> sorted(run.state_dict())
     ['0.bias', '0.weight', '2.bias', '2.weight']
+    >>> own = mile.torch.Problem(model, torch.nn.MSELoss(), data, batch=10, optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.01), clip=1.0)
+    >>> run = mile.run(problem=own, algorithms=[mile.method("mile", local_steps=5)], rounds=10, out=tmp / "adamw", progress=False)
+    >>> run.rows[-1]["loss"] < run.rows[0]["loss"]
+    True
     """
 
     stochastic: bool
@@ -57,28 +79,55 @@ class Problem:
         *,
         agents: int | None = None,
         test: Any = None,
+        metrics: OwnMetrics | None = None,
         closure: Callable[[Any, Batch], torch.Tensor] | None = None,
-        batch: int | str = 32,
+        batch: int | Literal["full"] = 32,
+        accumulate: int = 1,
+        optimizer: Optimizers | None = None,
+        scheduler: Schedulers | None = None,
+        clip: float | None = None,
+        autocast: Literal["bfloat16"] | None = None,
+        local: str | Sequence[str] | Callable[[str], bool] | None = None,
         device: str | torch.device | None = None,
-        gradient: str = "auto",
+        gradient: Literal["auto", "loop", "vmap"] = "auto",
         gradient_norm: bool = False,
         eval_batch: int = 1024,
+        eval_rows: int | Literal["all", "off"] | None = None,
         name: str | None = None,
+        version: str | None = None,
     ) -> None:
-        if (loss is None) == (closure is None):
-            got = "neither" if loss is None else "both"
-            raise TypeError(f"loss: expected either loss(output, target) or closure(model, batch), got {got}")
-        if gradient not in ("auto", "vmap", "loop"):
-            raise ValueError(f"gradient: expected auto, vmap or loop, got {gradient}")
-        if batch != "full" and not (isinstance(batch, int) and batch > 0):
-            raise ValueError(f"batch: expected a positive integer or 'full', got {batch!r}")
-        parameters = trained(model)
-        if not parameters:
-            raise _mile.ExperimentError("model: expected trained parameters, got none; set requires_grad on those to be trained")
-        kinds = {parameter.dtype for parameter in parameters}
-        if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
-            got = ", ".join(sorted(str(kind) for kind in kinds))
-            raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}")
+        if loss is not None and closure is not None:
+            raise TypeError("loss: expected either loss(output, target) or closure(model, batch), got both")
+        _check(gradient=gradient, batch=batch, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
+        if optimizer is None and scheduler is not None:
+            raise TypeError("scheduler: expected an optimizer too, got none; without one give the method a schedule")
+        self._take(model, device)
+        self.local_columns = columns_of(local, [(key, math.prod(shape)) for key, shape in self.parts])
+        self.shared_dim = self.dim - (0 if self.local_columns is None else len(self.local_columns))
+        self.agents = _count(data, agents)
+        self.name = name or type(model).__name__
+        self.gradient, self.eval_batch, self.eval_rows, self.version = gradient, eval_batch, eval_rows, version
+        self.optimizer, self.scheduler, self.clip, self.autocast, self.accumulate = optimizer, scheduler, clip, autocast, accumulate
+        self.batch_text = str(batch) if accumulate == 1 else f"{accumulate} times {batch}"
+        self._size = None if batch == "full" else int(batch)
+        self._loss, self._data = loss, data
+        self._closure = own_loss if loss is None and closure is None else closure
+        self.code: Any = loss if closure is None else closure
+        self._sources: dict[int, Source] = {}
+        self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
+        if optimizer is not None:
+            make(optimizer, copy.deepcopy(self.model))
+        found = None if test is None else source(test, 0, None, self.device, self.torch_dtype)
+        self._evaluator = Evaluator(self, found, metrics)
+        self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
+        self.stochastic = self._size is not None
+        self.records_gradient_norm = gradient_norm
+        self._facts: dict[str, str] | None = None
+        self._count_rows()
+
+    def _take(self, model: nn.Module, device: str | torch.device | None) -> None:
+        """Copies the model to its device, and notes what x consists of."""
+        parameters = _check_model(model)
         self.device = torch.device(device) if device is not None else parameters[0].device
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", own_gpu())
@@ -87,67 +136,68 @@ class Problem:
         self.model = copy.deepcopy(model).to(self.device)
         self.dim = sum(parameter.numel() for parameter in parameters)
         self.parts = [(key, list(value.shape)) for key, value in model.named_parameters() if value.requires_grad]
+        self.tied = _tied(model)
         self.buffers = [key for key, _ in model.named_buffers()]
-        self.agents = _count(data, agents)
-        self.name = name or type(model).__name__
-        self.gradient, self.eval_batch = gradient, eval_batch
-        self._size = None if batch == "full" else int(batch)
-        self._loss, self._closure, self._data = loss, closure, data
-        self._sources: dict[int, Source] = {}
-        self._test = None if test is None else source(test, 0, None, self.device)
-        self._host: Host | None = None
-        self._probe = copy.deepcopy(self.model).eval()
-        self._room = torch.zeros(self.dim, device=self.device, dtype=self.torch_dtype)
-        bind(self._probe, self._room)
-        self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
-        self.stochastic = self._size is not None
-        self.records_gradient_norm = gradient_norm
-        self.metrics = self._metrics()
-        first = self.source(self._hosted()[0]).rows
+
+    def _count_rows(self) -> None:
+        """How many samples gradients and evaluations read."""
+        first = self.source(self.hosted()[0]).rows
         if self._distributed is not None:
             # All processes must agree on how often models are evaluated.
             first = int(self._distributed.broadcast(0, str(first).encode()))
-        test_rows = 0 if self._test is None else self._test.rows
-        self.row_counts = (first, min(first, self._size or first), first * self.agents, test_rows)
-        start = hashlib.sha256(self.initial(0).tobytes()).hexdigest()[:16]
-        self.version = f"{self.name}, {self.dim} parameters from {start}, {first} samples at the first agent, batch {batch}"
+        test = 0 if self._evaluator.test is None else self._evaluator.test.rows
+        self._rows = (first, test)
+        self._evaluated: tuple[int, int] = (min(self.eval_rows, first) if isinstance(self.eval_rows, int) else first, test)
+        if self.eval_rows == "off":
+            self._evaluated = (1, test)
+        run = min(first, (self._size or first) * self.accumulate)
+        self.row_counts = (first, run, self._evaluated[0] * self.agents, self._evaluated[1])
+        self.evaluated_on: str | None = None
 
     # The protocol of objectives
 
+    def evaluating(self, per_agent: int, test: int) -> Problem:
+        """The same problem, measured on this many samples of each agent and of the test data. Called by the library."""
+        found = copy.copy(self)
+        found._evaluated = (min(per_agent, self._rows[0]), min(test, self._rows[1]))
+        found.row_counts = (*self.row_counts[:2], found._evaluated[0] * self.agents, found._evaluated[1])
+        found.evaluated_on = described(found._evaluated, self._rows) if found._evaluated != self._rows else None
+        return found
+
+    def facts(self) -> dict[str, str]:
+        """What identifies the problem when a run is resumed."""
+        if self._facts is None:
+            self._facts = facts(self)
+        return self._facts
+
+    def complete_algorithms(self, algorithms: Any, changed: set[str]) -> tuple[Any, list[str]]:
+        """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
+        return complete(algorithms, changed, has_optimizer=self.optimizer is not None)
+
     def loss(self, agent: int, x: NDArray[Any]) -> float:
-        """f_agent(x) on all data of the agent, evaluated with the agent's own buffers."""
-        return self._evaluate(x, self.source(agent), self._buffers_of(agent))[0]
+        """f_agent(x) on data of the agent, evaluated with the agent's own buffers."""
+        if self.eval_rows == "off":
+            return self._evaluator.batch_loss(agent, x)
+        return self._evaluator.loss(agent, x, self._evaluated[0])
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient, computed outside a host."""
-        batch = self.source(agent).batch(rng.seed, rng.draw)
-        self._load(x, self._buffers_of(agent))
-        total = self.objective(self._probe, batch)
-        return self._pack(torch.autograd.grad(total, trained(self._probe), allow_unused=True))
+        batches = ((1 / self.accumulate, batch) for batch in self.batches(agent, rng.seed, rng.draw))
+        return self._evaluator.gradient(agent, x, batches, number(rng.seed, agent, rng.draw))
 
     def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
         """The exact gradient of f_agent."""
-        self._load(x, self._buffers_of(agent))
         data = self.source(agent)
-        sums = torch.zeros_like(self._room)
-        for count, batch in data.all(self.eval_batch):
-            found = torch.autograd.grad(self.objective(self._probe, batch), trained(self._probe), allow_unused=True)
-            sums += torch.from_numpy(self._pack(found)).to(self.device) * (count / data.rows)
-        packed: NDArray[Any] = sums.cpu().numpy()
-        return packed
+        batches = ((count / data.rows, batch) for count, batch in data.some(None, self.eval_batch))
+        return self._evaluator.gradient(agent, x, batches, number(agent))
 
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The metrics of the average model on the test data, with the mean of all agents' buffers."""
-        return self._measure(x, self._mean_buffers())
+        return self._evaluator.measure(x, self._evaluator.mean_buffers(), self._evaluated[1])
 
     def measure_of(self, agent: int, x: NDArray[Any]) -> list[float]:
         """The metrics of an agent's model on the test data, with its own buffers."""
-        return self._measure(x, self._buffers_of(agent))
-
-    def _measure(self, x: NDArray[Any], buffers: dict[str, torch.Tensor]) -> list[float]:
-        assert self._test is not None
-        loss, accuracy = self._evaluate(x, self._test, buffers)
-        return [accuracy, loss] if "accuracy" in self.metrics else [loss]
+        return self._evaluator.measure(x, self._evaluator.buffers_of(agent), self._evaluated[1])
 
     def initial(self, seed: int) -> NDArray[Any]:
         """The parameters of the given model."""
@@ -166,13 +216,14 @@ class Problem:
         peers: int | None,
     ) -> Host:
         """Creates the host of a job's agents. Called by the library."""
-        self._host = Host(self, agents, hosted, edges, vectors, start, seed, self._distributed if peers else None)
-        return self._host
+        found = Host(self, agents, hosted, edges, vectors, start, seed, self._distributed if peers else None)
+        self._evaluator.host = found
+        return found
 
     def close(self) -> None:
         """Stops the workers of data loaders. Called by the library after a run."""
         for one in self._sources.values():
-            if isinstance(one, Loaded):
+            if isinstance(one, (Loaded, Streamed)):
                 one.close()
 
     def ranks(self) -> Ranks | None:
@@ -183,12 +234,12 @@ class Problem:
 
     def state_dicts(self, x: NDArray[Any], state: Path) -> list[dict[str, torch.Tensor]]:
         """A state dict for each row of x, with the buffers that are stored next to the state."""
-        buffers = read_buffers(state)
+        buffers = kept(state, "buffers")
         return [self._state_dict(row, None if buffers is None else buffers[k]) for k, row in enumerate(x)]
 
     def state_dict(self, x: NDArray[Any], state: Path) -> dict[str, torch.Tensor]:
         """The state dict of the average of the rows of x, with the mean of the buffers."""
-        buffers = read_buffers(state)
+        buffers = kept(state, "buffers")
         mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
         return self._state_dict(mean, None if buffers is None else _mean(buffers))
 
@@ -197,86 +248,103 @@ class Problem:
         names = [key for key, _ in self.parts]
         parts = views(self.model, torch.from_numpy(row.copy()))
         found.update(zip(names, parts, strict=True))
+        found.update({key: found[first].clone() for key, first in self.tied})
         found.update({key: value for key, value in (buffers or {}).items() if key in found})
         return found
 
     # What hosts need
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether batches are (inputs, target)."""
+        return self._closure is None
+
+    def hosted(self) -> range:
+        """The agents of this process."""
+        return range(self.agents) if self._distributed is None else self._distributed.block(self.agents)
+
     def source(self, agent: int) -> Source:
         """The data of an agent, looked up when they are first needed."""
         if agent not in self._sources:
             given = self._data(agent) if callable(self._data) else self._data[agent]
-            self._sources[agent] = source(given, agent, self._size, self.device)
+            self._sources[agent] = source(given, agent, self._size, self.device, self.torch_dtype)
         return self._sources[agent]
+
+    def draws(self, draw: int) -> range:
+        """The numbers of the mini-batches of one gradient."""
+        return range(draw * self.accumulate, (draw + 1) * self.accumulate)
+
+    def batches(self, agent: int, seed: int, draw: int) -> Iterator[Batch]:
+        """The mini-batches of one gradient."""
+        return (self.source(agent).batch(seed, place) for place in self.draws(draw))
 
     def objective(self, model: Any, batch: Batch) -> torch.Tensor:
         """The loss of a model on a batch."""
-        if self._closure is not None:
-            return self._closure(model, batch)
-        assert self._loss is not None
-        return self._loss(model(*batch[:-1]), batch[-1])
+        return self.objective_and_output(model, batch)[0]
+
+    def objective_and_output(self, model: Any, batch: Batch) -> tuple[torch.Tensor, Any]:
+        """The loss of a model on a batch, and its output if the loss is a function of it."""
+        kind = _AUTOCAST[self.autocast]
+        with nullcontext() if kind is None else torch.autocast(self.device.type, kind):
+            if self._closure is not None:
+                return self._closure(model, batch), None
+            assert self._loss is not None
+            inputs, target = split(batch)
+            output = model(*inputs)
+            return self._loss(output, target), output
 
     def objective_of(self, model: nn.Module, parameters: dict[str, torch.Tensor], batch: Batch) -> torch.Tensor:
         """The loss of a model with other parameters."""
-        def call(*inputs: Any) -> Any:
-            return torch.func.functional_call(model, parameters, inputs)
+        def call(*inputs: Any, **named: Any) -> Any:
+            return torch.func.functional_call(model, parameters, inputs, named)
 
         return self.objective(call, batch)
 
     def gradients(self, host: Host) -> Gradients:
         """How a host computes gradients."""
-        return choose(host)
+        return choose(host) if self.optimizer is None else Optimised(host)
 
-    # Evaluation
 
-    def _hosted(self) -> range:
-        return range(self.agents) if self._distributed is None else self._distributed.block(self.agents)
+def _check(**given: Any) -> None:
+    """Refuses what arguments cannot be."""
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
-    def _metrics(self) -> list[str]:
-        if self._test is None:
-            return []
-        target = next(iter(self._test.all(1)))[1][-1]
-        classes = isinstance(target, torch.Tensor) and not target.is_floating_point() and self._closure is None
-        return ["accuracy", "test_loss"] if classes else ["test_loss"]
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "gradient": (lambda value: value in ("auto", "vmap", "loop"), "auto, vmap or loop"),
+        "batch": (lambda value: value == "full" or whole(value), "a positive integer or 'full'"),
+        "accumulate": (whole, "a positive integer"),
+        "clip": (lambda value: value is None or value > 0, "a positive number"),
+        "autocast": (lambda value: value in _AUTOCAST, "'bfloat16'"),
+        "eval_rows": (lambda value: value in (None, "all", "off") or whole(value), "a positive integer, 'all' or 'off'"),
+    }
+    for key, value in given.items():
+        accepts, expected = rules[key]
+        if not accepts(value):
+            raise ValueError(f"{key}: expected {expected}, got {value!r}")
 
-    def _buffers_of(self, agent: int) -> dict[str, torch.Tensor]:
-        if self._host is None or not self.buffers or agent not in self._host.hosted:
-            return dict(self.model.named_buffers())
-        return self._host.gradients.buffers()[agent - self._host.hosted.start]
 
-    def _mean_buffers(self) -> dict[str, torch.Tensor]:
-        if self._host is None or self._host.mean_buffers is None:
-            return dict(self.model.named_buffers())
-        return self._host.mean_buffers
+def _check_model(model: nn.Module) -> list[nn.Parameter]:
+    """The trained parameters of a model that can be copied for each agent."""
+    parameters = trained(model)
+    if not parameters:
+        raise _mile.ExperimentError("model: expected trained parameters, got none; set requires_grad on those to be trained")
+    hooked = [key for key, parameter in model.named_parameters() if parameter._backward_hooks]
+    if hooked:
+        expected = "parameters without hooks, which the agents' copies of the model would not have"
+        raise _mile.ExperimentError(f"model: expected {expected}, got hooks on {', '.join(hooked)}; use hooks of modules instead")
+    kinds = {parameter.dtype for parameter in parameters}
+    if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
+        got = ", ".join(sorted(str(kind) for kind in kinds))
+        raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}")
+    return parameters
 
-    @torch.no_grad()
-    def _load(self, x: NDArray[Any], buffers: dict[str, torch.Tensor]) -> None:
-        self._room.copy_(torch.from_numpy(x.copy()))
-        for key, buffer in self._probe.named_buffers():
-            buffer.copy_(buffers[key])
 
-    @torch.no_grad()
-    def _evaluate(self, x: NDArray[Any], data: Source, buffers: dict[str, torch.Tensor]) -> tuple[float, float]:
-        self._load(x, buffers)
-        total, right, seen = torch.zeros((), dtype=torch.float64), 0, 0
-        for count, batch in data.all(self.eval_batch):
-            if self._closure is not None:
-                value = self._closure(self._probe, batch)
-            else:
-                assert self._loss is not None
-                output = self._probe(*batch[:-1])
-                value = self._loss(output, batch[-1])
-                if "accuracy" in getattr(self, "metrics", ()) and data is self._test:
-                    right += int((output.argmax(1) == batch[-1]).sum())
-            total += value.double().cpu() * count
-            seen += count
-        return float(total) / seen, right / seen
-
-    def _pack(self, found: tuple[torch.Tensor | None, ...]) -> NDArray[Any]:
-        parameters = trained(self._probe)
-        full = [torch.zeros_like(p) if f is None else f for f, p in zip(found, parameters, strict=True)]
-        packed: NDArray[Any] = torch.cat([part.reshape(-1) for part in full]).cpu().numpy()
-        return packed
+def _tied(model: nn.Module) -> list[tuple[str, str]]:
+    """Further names of trained parameters that have several, each with the name under which the parameter is part of x."""
+    first = {id(parameter): key for key, parameter in model.named_parameters()}
+    named = model.named_parameters(remove_duplicate=False)
+    return [(key, first[id(value)]) for key, value in named if value.requires_grad and first[id(value)] != key]
 
 
 def _count(data: Any, agents: int | None) -> int:

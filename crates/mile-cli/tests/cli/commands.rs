@@ -319,7 +319,7 @@ fn json_is_alone_on_standard_output() {
     let here = Path::new(".");
     let algorithms: serde_json::Value =
         serde_json::from_slice(&mile(here, &["algorithms", "--format", "json"]).stdout).unwrap();
-    assert_eq!(algorithms["algorithms"].as_array().unwrap().len(), 24);
+    assert_eq!(algorithms["algorithms"].as_array().unwrap().len(), 31);
     assert_eq!(algorithms["unavailable"][0]["name"], "mind");
     let arguments = ["graph", "--topology", "ring", "--agents", "6", "--format", "json"];
     let graph: serde_json::Value = serde_json::from_slice(&mile(here, &arguments).stdout).unwrap();

@@ -149,6 +149,7 @@ fn odd_tables() -> Vec<(&'static str, Vec<u8>)> {
         ("index", table(",,id,x,y", &|k| format!("{k},{k},{k},{},{}", wave(k), wave(k + 1)))),
         ("huge", table("a,b,y", &|k| format!("{k}e300,{}e15,{}", wave(k), wave(k)))),
         ("many-texts", table("a,b,y", &|k| format!("name {k},{},{}", wave(k), k % 3))),
+        ("counts", table("age,exposure,y", &|k| format!("{k},0.{},{}", k % 9 + 1, k % 4))),
         ("numbered-agents", table("client_id,x,y", &|k| format!("{},{k},{}", k % 7, wave(k)))),
         (
             "comments",

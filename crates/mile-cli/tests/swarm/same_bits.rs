@@ -43,6 +43,13 @@ fn every_method_ends_with_the_bits_of_one_process() {
         "edm",
         "qg-dsgdm",
         "decentlam",
+        "lt-admm",
+        "dinno",
+        "fspda",
+        "motef",
+        "diloco",
+        "noloco",
+        "gasloc",
     ];
     let mut experiment = NETWORK.to_owned();
     for name in names {
@@ -64,7 +71,8 @@ fn every_method_ends_with_the_bits_of_one_process() {
     experiment +=
         "[[algorithm]]\nname = \"mile\"\nlabel = \"bits\"\nstep_size = 0.05\ncompression = \"8-bit\"\n";
     experiment += "[[algorithm]]\nname = \"local-dsgd\"\nlabel = \"few\"\nstep_size = 0.05\ncompression = { top_k = 0.2 }\n";
-    let count = names.len() + heavy.len() + 3;
+    experiment += "[[algorithm]]\nname = \"motef\"\nlabel = \"tracked\"\nstep_size = 0.05\ncompression = { top_k = 0.4 }\n";
+    let count = names.len() + heavy.len() + 4;
     let folder = TestFolder::with(&experiment);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     folder.succeed(&["swarm", "e.toml", "--out", "many"]);

@@ -1,9 +1,9 @@
-//! Gradients of problems that have no form on the device: computed on the CPU, with copies.
+//! What has no form on the device, computed on the CPU with copies: gradients of some problems, and steps along matrices.
 
-use mile::agents::AgentsError;
+use mile::agents::{AgentsError, OptimiserStep, Vector};
 use mile::problems::Draw;
 use mile::real::Real;
-use mile::verbs::Verb;
+use mile::verbs::{LocalWork, Rows, Verb};
 use rayon::prelude::*;
 
 use super::{GpuAgents, engine};
@@ -29,6 +29,30 @@ impl<T: Real> GpuAgents<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// A step of an optimiser, with copies of the vectors that it uses.
+    pub(super) fn step_on_cpu(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.norm_sq = None;
+        let written: Vec<Vector> = step.states().chain([step.x]).collect();
+        let used: Vec<Vector> = written.iter().copied().chain(step.reads()).collect();
+        let mut copies: Vec<Vec<T>> =
+            used.iter().map(|v| self.read(*v)).collect::<Result<_, _>>().map_err(engine)?;
+        let place = |v: Vector| Vector(used.iter().position(|other| *other == v).unwrap_or(0));
+        let verb = Verb::Optimise(OptimiserStep {
+            x: place(step.x),
+            g: place(step.g),
+            inner: step.inner.map(place),
+            shift: step.shift.map(place),
+            state: place(step.state),
+            ..*step
+        });
+        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
+        let dim = self.vectors.dim();
+        Rows::each(&self.hosted, &mut copies, dim, true, |rows| rows.carry_out(&verb, &work))?;
+        let _queue = self.stack.lock();
+        let changed = written.iter().zip(&copies);
+        changed.into_iter().try_for_each(|(v, rows)| self.vectors.set(*v, rows)).map_err(engine)
     }
 
     fn cpu_gradients(&self, x: &[T], draw: u64) -> Result<Vec<T>, AgentsError> {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::engine::parts::{Drift, compress, measure_drift};
 use mile::engine::{Engine, EvaluatedModels, HostError};
 use mile::method::Method;
@@ -151,6 +151,14 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
 
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.own.prox(x, step)
+    }
+
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.own.optimise(step)
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.own.clip(g, most)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {

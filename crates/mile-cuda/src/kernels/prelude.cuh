@@ -33,6 +33,10 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline unsigned __float_as_uint(float a) { unsigned u; memcpy(&u, &a, 4); return u; }
 inline float __uint_as_float(unsigned u) { float a; memcpy(&a, &u, 4); return a; }
 
@@ -192,13 +196,17 @@ typedef unsigned long long uint64_t;
 
 #endif
 
-// Products, sums and differences that are rounded one by one.
+// Products, sums, differences, quotients and roots that are rounded one by one.
 __device__ __forceinline__ float mul(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float sub(float a, float b) { return __fsub_rn(a, b); }
 __device__ __forceinline__ double mul(double a, double b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ double add(double a, double b) { return __dadd_rn(a, b); }
 __device__ __forceinline__ double sub(double a, double b) { return __dsub_rn(a, b); }
+__device__ __forceinline__ float quotient(float a, float b) { return __fdiv_rn(a, b); }
+__device__ __forceinline__ double quotient(double a, double b) { return __ddiv_rn(a, b); }
+__device__ __forceinline__ float root_of(float a) { return __fsqrt_rn(a); }
+__device__ __forceinline__ double root_of(double a) { return __dsqrt_rn(a); }
 
 // Sixteen bytes of numbers.
 template <class T> struct Wide;

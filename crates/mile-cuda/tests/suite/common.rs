@@ -98,7 +98,7 @@ pub fn ring(agents: usize) -> Network {
 
 /// A network on which a method can run.
 pub fn network_for(name: &str, agents: usize) -> Network {
-    if name == "scaffold" {
+    if catalogue::WITH_SERVER.contains(&name) {
         return Network::new(Topology::Complete.build(agents, 1).unwrap(), Rule::Metropolis).unwrap();
     }
     ring(agents)

@@ -4,8 +4,9 @@ use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::engine::Engine;
 use mile::methods::catalogue::{self, Parameters};
-use mile::methods::{OuterMomentum, Variant};
+use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum, Variant};
 use mile::network::Network;
+use mile::optimiser::Adam;
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
 use mile::run::Run;
@@ -122,11 +123,43 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("local-dsgd", heavy(true)),
         ("dsgd", Parameters::default().with("variant", Variant::Cta)),
         ("qg-dsgdm", Parameters { momentum: Some(0.9), nesterov: Some(true), ..Parameters::default() }),
+        ("motef", Parameters { compression: Some(Compression::EightBit), ..Parameters::default() }),
+        ("gasloc", Parameters { gamma: Some(0.8), ..outer(heavy(true)) }),
+        ("noloco", outer(heavy(false))),
+        ("diloco", outer(heavy(true))),
     ];
     for (name, parameters) in rows {
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), name, &parameters, 0.0);
     }
+}
+
+/// AdamW and AMSGrad inside and outside of the correction, with clipped gradients, for rows that fill a block of the device and rows that do not.
+#[test]
+fn local_optimisers_have_the_bits_of_the_simulator() {
+    let steps = |amsgrad, correction| LocalSteps {
+        optimizer: Some(Optimizer::Adam(Adam { decay: 0.1, amsgrad, ..Adam::default() })),
+        correction: Some(correction),
+        clip: Some(0.4),
+        share_moments: Some(2),
+    };
+    let (inside, outside) = (CorrectionAt::Gradient { scale: 0.5 }, CorrectionAt::Step);
+    for dim in [1, 7, 300, 20_001] {
+        let problem = Quadratic::<f32>::new(4, dim, 10.0, 1.0, 0).unwrap();
+        for (name, amsgrad, at) in [
+            ("mile", false, outside),
+            ("mile", true, inside),
+            ("k-gt", false, outside),
+            ("local-dsgd", true, inside),
+        ] {
+            let local = steps(amsgrad, at);
+            let parameters = Parameters { local_steps: Some(2), local, ..Parameters::default() };
+            compare(&Unknown(&problem), name, &parameters, 0.3);
+        }
+    }
+    let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
+    let parameters = Parameters { local: steps(true, outside), ..Parameters::default() };
+    compare(&Unknown(&problem), "led", &parameters, 0.0);
 }
 
 /// Rows that are longer than a sketch, and rows that just fit one.

@@ -31,7 +31,7 @@ const AGENTS: usize = 7;
 
 /// Agents in a ring with a chord, numbered so that neighbours are far apart.
 fn network(name: &str, drop_rate: f64) -> Network {
-    if name == "scaffold" {
+    if catalogue::WITH_SERVER.contains(&name) {
         return network_for(name, AGENTS);
     }
     let ring = Topology::Ring.build(AGENTS, 1).unwrap();

@@ -1,7 +1,7 @@
 //! Chooses `step_size = "auto"`: half of the largest step size with which the method is stable on this network, where the agents'
 //! Hessians differ and their curvature is at most that of the problem, or less where that converges much faster ([`auto_step`]). With
 //! momentum in the local steps it is 1 - mu times that: a constant gradient then moves a model as far as without momentum, and the
-//! proof of exactness covers it (docs/src/theory.md).
+//! proof of exactness covers it (docs/src/theory.md). With AdamW or Muon it is 0.001.
 
 use mile::digits::round_down;
 use mile::methods::Mile;
@@ -18,6 +18,9 @@ use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::spec::{AlgorithmSpec, Spec};
 
+/// The step size with AdamW, AMSGrad or Muon, whose steps do not scale with the curvature: PyTorch's default.
+const PRECONDITIONED: f64 = 1e-3;
+
 /// Gives every algorithm with `step_size = "auto"` its step size, for objectives of this smoothness.
 ///
 /// Weights that are `"auto"` too are chosen afterwards, for this step size; here they are the paper's.
@@ -26,6 +29,12 @@ pub(crate) fn choose_step_sizes(
     network: &Network,
     smoothness: Option<f64>,
 ) -> Result<(), LabError> {
+    for algorithm in &mut spec.algorithms {
+        if algorithm.auto_step_size && algorithm.parameters.is_preconditioned() {
+            algorithm.schedule.step_size = PRECONDITIONED;
+            algorithm.auto_step_size = false;
+        }
+    }
     let Some(first) = spec.algorithms.iter().position(|algorithm| algorithm.auto_step_size) else {
         return Ok(());
     };

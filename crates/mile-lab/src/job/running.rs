@@ -225,7 +225,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
                 self.engine.watch();
             }
             let begun = Instant::now();
-            self.run.round(self.engine)?;
+            let observer = self.context.observer;
+            self.run.round_unless(self.engine, &|| observer.is_interrupted())?;
             self.wall += begun.elapsed();
             let size = rms(self.together, self.engine)?;
             let lost = !size.is_finite() || size > self.limit;

@@ -59,6 +59,12 @@ pub(super) fn all() -> Vec<Probe> {
     probes.push(probe(format!("{quadratic}{ALGORITHM}xi = {{ adaptive = 0.1 }}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}compression = {{ top_k = 0.1 }}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}outer = {{ momentum = 0.5, step_size = 0.7 }}")));
+    let optimizers =
+        ["'sgd'", "'adamw'", "'amsgrad'", "'muon'"].map(|name| format!("optimizer = {{ name = {name} }}"));
+    probes.extend(optimizers.map(|key| probe(format!("{quadratic}{ALGORITHM}{key}"))));
+    probes.push(probe(format!(
+        "{quadratic}{ALGORITHM}optimizer = 'adamw'\ncorrection = {{ kind = 'gradient' }}"
+    )));
     let events = ["replace = 1", "leave = 1\nedges = [[0, 2]]", "join = 3\nneighbours = [0]"];
     probes.extend(events.map(|event| {
         probe(format!("{quadratic}{ALGORITHM}[network]\nagents = 3\n[[event]]\nround = 3\n{event}\n"))

@@ -3,9 +3,10 @@
 use mile::agents::Costs;
 use mile::membership::Membership;
 use mile::method::{InvalidParameter, Method};
+use mile::methods::Optimizer;
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
-use mile::problems::{Failure, Problem};
+use mile::problems::{Failure, NamedTensors, Problem, TensorPart, matrices};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
@@ -63,7 +64,9 @@ pub(super) fn plan_algorithm(
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
-    if algorithm.has_auto() {
+    if algorithm.parameters.is_preconditioned() {
+        auto::choose_preconditioned(index, algorithm, network, &mut parameters)?;
+    } else if algorithm.has_auto() {
         auto::choose(index, algorithm, spec, network, smoothness, &mut parameters)?;
         auto::allow_for_outer_momentum(index, algorithm, network, &mut parameters)?;
     }
@@ -75,7 +78,8 @@ pub(super) fn plan_algorithm(
     }
     let method = build(index, &algorithm.entry, &parameters, network, 0)?;
     let layout = method.layout();
-    if let (true, Some(smoothness)) = (chosen.step_size && chosen.weights, smoothness) {
+    let depends = chosen.step_size && chosen.weights && !parameters.is_preconditioned();
+    if let (true, Some(smoothness)) = (depends, smoothness) {
         let most = auto::step_size(index, spec, &parameters, network, smoothness)?;
         let step_size = &mut spec.algorithms[index].schedule.step_size;
         *step_size = step_size.min(most);
@@ -88,6 +92,19 @@ pub(super) fn plan_algorithm(
         vectors: layout.vectors(),
         first_round: first_round_costs(&*method, network)?,
     })
+}
+
+/// Refuses an optimiser that steps along matrices where the problem has none.
+pub(super) fn check_matrices(spec: &Spec, tensors: &[TensorPart]) -> Result<(), LabError> {
+    for (k, algorithm) in spec.algorithms.iter().enumerate() {
+        if let Some(Optimizer::Muon(muon)) = &algorithm.parameters.local.optimizer
+            && matrices(tensors, muon).is_empty()
+        {
+            let expected = "an optimizer that needs no matrices, because the variable of this problem has none (or all are excluded); use \"adamw\"";
+            return Err(LabError::expected(format!("algorithm[{k}].optimizer"), expected, "muon"));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the methods can run on the networks that events lead to.
@@ -154,6 +171,14 @@ pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs
         fn gradient(&self, _: usize, _: &[f32], gradient: &mut [f32]) -> Result<(), Failure> {
             gradient.fill(0.0);
             Ok(())
+        }
+        fn tensors(&self) -> Option<&dyn NamedTensors<f32>> {
+            Some(self)
+        }
+    }
+    impl NamedTensors<f32> for Empty {
+        fn parts(&self) -> Vec<TensorPart> {
+            vec![TensorPart { name: "x".into(), shape: vec![1, 1], range: 0..1, matrix: Some([1, 1]) }]
         }
     }
     let problem = Empty(network.agents());

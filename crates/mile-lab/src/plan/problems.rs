@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mile::problems::{Metric, Problem};
+use mile::problems::{Metric, Problem, TensorPart};
 
 use crate::engines::{Scalar, WeakProblem};
 use crate::error::LabError;
@@ -22,6 +22,8 @@ pub struct ProblemSize {
     pub has_penalty: bool,
     /// What is measured on held-out data.
     pub metrics: Vec<Metric>,
+    /// The parts of the variable, if it has names for them.
+    pub tensors: Vec<TensorPart>,
     /// Number of training samples of each class at each agent, by seed; empty for problems without classes.
     pub class_counts: Vec<(u64, Vec<Vec<usize>>)>,
 }
@@ -72,6 +74,7 @@ pub(super) fn check<T: Scalar>(spec: &Spec, numbers: usize, hosted: usize) -> Re
             records_gradient_norm: problem.records_gradient_norm(),
             has_penalty: problem.penalty().is_some(),
             metrics: problem.held_out().map_or(Vec::new(), |held_out| held_out.metrics().to_vec()),
+            tensors: problem.tensors().map_or(Vec::new(), |tensors| tensors.parts()),
             class_counts: Vec::new(),
         });
         if dim != size.dim {

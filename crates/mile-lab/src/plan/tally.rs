@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, Costs, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, Costs, OptimiserStep, SteadyPull, Vector};
 use mile::network::Network;
 use mile::real::Real;
 use mile::run::Run;
@@ -49,6 +49,14 @@ impl<T: Real> Agents for Tally<'_, T> {
     }
 
     fn prox(&mut self, _: Vector, _: f64) -> Result<(), AgentsError> {
+        Ok(())
+    }
+
+    fn optimise(&mut self, _: &OptimiserStep) -> Result<(), AgentsError> {
+        Ok(())
+    }
+
+    fn clip(&mut self, _: Vector, _: f64) -> Result<(), AgentsError> {
         Ok(())
     }
 

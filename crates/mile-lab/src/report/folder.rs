@@ -79,6 +79,13 @@ impl RunFolder {
         pictures
     }
 
+    /// All figures of the run and these drawings as SVG, with their names; the overview comes first.
+    pub fn all_pictures(&self) -> Vec<(String, String)> {
+        let figures = plot::figures(&self.runs(), &self.spec.name).into_iter();
+        let drawn = figures.map(|figure| (figure.name.clone(), figure.svg()));
+        drawn.chain(self.pictures()).collect()
+    }
+
     /// Writes `figures/*.svg` and `*.png`, and returns the files. `note` is printed on every figure.
     pub fn draw(&self, note: &str) -> Result<Vec<PathBuf>, LabError> {
         let folder = self.path.join("figures");

@@ -9,7 +9,7 @@ use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
-use super::whole;
+use super::{local_steps, whole};
 use crate::error::LabError;
 use crate::section::{Section, as_number, as_whole, shown};
 
@@ -252,7 +252,8 @@ fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static s
         ("outer", outer),
         ("compression", compression),
     ];
-    [("local_steps", parameters.local_steps.map(whole))].into_iter().chain(own).chain(parts)
+    let steps = [("local_steps", parameters.local_steps.map(whole))];
+    steps.into_iter().chain(own).chain(local_steps::values(&parameters.local)).chain(parts)
 }
 
 fn own_value(value: ParameterValue) -> Value {
@@ -321,6 +322,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         own: own_values(reader, entry)?,
         momentum: number("momentum")?,
         nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
+        local: local_steps::read(reader, entry)?,
         outer: if takes("outer").is_some() { outer(reader)? } else { None },
         compression: if takes("compression").is_some() { compression(reader)? } else { None },
         ..Parameters::default()
@@ -336,6 +338,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     let gamma = weight("gamma", if takes("xi").is_some() { &auto } else { &[] })?;
     if let (Some(value), None, None) =
         (reader.value("gamma").filter(|_| gamma.is_some()), takes("xi"), parameters.compression)
+        && takes("compression").is_some()
     {
         let problem = format!("got {}, but applies only with compression; leave it out", shown(value));
         return Err(LabError::config(reader.path("gamma"), problem));

@@ -6,6 +6,7 @@
 mod agent;
 mod algorithm;
 mod events;
+mod local_steps;
 mod neighbours;
 mod network;
 pub mod set;

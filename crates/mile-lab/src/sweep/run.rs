@@ -248,12 +248,25 @@ impl SweepPlan {
         metric.map(|metric| Quantity::Test(*metric, Models::Own)).ok_or_else(|| {
             let problem = format!(
                 "expected a quantity by which different objectives can be compared, got none; {} changes the objective, so that the \
-                 smallest loss does not mean the best model: hold out data, as in test = 0.2 in [problem] or cv = 5 in [sweep], to choose \
-                 by their loss, or name a criterion",
-                key.unwrap_or("the sweep")
+                 smallest loss does not mean the best model: {}",
+                key.unwrap_or("the sweep"),
+                to_compare(plan)
             );
             LabError::config("sweep.criterion", problem)
         })
+    }
+}
+
+/// What to do where points minimise different objectives: hold out data, where the problem has any.
+fn to_compare(plan: &Plan) -> &'static str {
+    match plan.spec.problem.get("kind").and_then(toml::Value::as_str) {
+        Some("table") => {
+            "hold out data, as in test = 0.2 in [problem] or cv = 5 in [sweep], to choose by their loss, or name a criterion"
+        }
+        Some("arrays") => {
+            "hold out data, as in test = 0.2 in [problem], to choose by their loss, or name a criterion"
+        }
+        _ => "no data is held out, so name a criterion, as in criterion = \"grad_norm_sq\" in [sweep]",
     }
 }
 

@@ -156,9 +156,12 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
     let browser = browser();
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("profile");
-    let row = |k: usize| format!("{},{},{}\n", k % 7, k % 5, if k.is_multiple_of(3) { "yes" } else { "no" });
+    // The coefficient of c is small, so that its interval has many digits.
+    let row = |k: usize| {
+        format!("{},{},{},{}\n", k % 7, k % 5, 137 * (k % 11), if k.is_multiple_of(3) { "yes" } else { "no" })
+    };
     let rows: String = (0..60).map(row).collect();
-    std::fs::write(folder.path().join("rows.csv"), format!("a,b,y\n{rows}")).unwrap();
+    std::fs::write(folder.path().join("rows.csv"), format!("a,b,c,y\n{rows}")).unwrap();
     let table = Plan::new(Spec::parse(TABLE, folder.path(), &[]).unwrap()).unwrap();
     let runs = [(plan(), "images"), (table, "table")].map(|(plan, name)| {
         let run = folder.path().join(name);
@@ -187,6 +190,7 @@ fn the_report_can_be_read_on_a_phone_and_on_a_desk() {
         assert!(look["tables"].as_u64().unwrap() >= 6, "{look}");
         let unfolded = if is_desk { look["tables"].clone() } else { 0.into() };
         assert_eq!(look["heads"], unfolded, "rows are folded on a phone: {look}");
+        assert_eq!(look["spilled"], serde_json::json!([]), "no word leaves its cell: {look}");
         assert_eq!(look["broken"], serde_json::json!([]), "no word of a table is broken: {look}");
         assert!(look["charts"].as_u64().unwrap() >= 9 + 15, "{look}");
         assert_eq!(look["charts"], look["figures"], "one axis of each figure is shown: {look}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::engine::parts::Drift;
 use mile::engine::{Engine, HostError};
 use mile::problems::{Failure, Problem};
@@ -344,6 +344,12 @@ impl Agents for Remote<'_, f64> {
     }
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.agents.prox(x, step)
+    }
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.agents.optimise(step)
+    }
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.agents.clip(g, most)
     }
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
         self.agents.pull(round, pairs)

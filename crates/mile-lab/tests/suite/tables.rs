@@ -374,8 +374,9 @@ fn losses_are_counted_by_the_rows_they_read_however_cheap_gradients_are() {
     let folder = Folder::new(&[("all.csv", &format!("a,b,y\n{rows}"))]);
     for test in ["problem.l2=0.0", "problem.test=0.9"] {
         let plan = folder.plan(&["rounds=2000", "eval_every=1", "problem.intercept=true", test]).unwrap();
-        // Three models on 4,000 rows in a record, ten gradients of two agents with 3 rows in a round.
-        let (evaluation, round) = (0.5 * 3.0 * 4000.0 + 6.0, 60.0);
+        // Three models on 4,000 rows in a record, ten gradients of two agents with 3 rows in a round. On rows of three numbers a loss
+        // costs 51.5 of them and a gradient 8.
+        let (evaluation, round) = (51.5 / 8.0 * 3.0 * 4000.0 + 6.0, 60.0);
         let expected = 2001.0 * evaluation / (2001.0 * evaluation + 2000.0 * round);
         assert!((plan.evaluation.share - expected).abs() < 1e-6, "{} {expected}", plan.evaluation.share);
     }

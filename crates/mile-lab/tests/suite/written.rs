@@ -176,6 +176,7 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
         ("xi", vec![format!("{{ from = {a}, to = {b}, rounds = 3 }}"), format!("{{ adaptive = {a} }}")]),
         ("gamma", vec![b.to_string(), "\"auto\"".into()]),
         ("beta", vec![b.to_string()]),
+        ("rho", vec![a.to_string()]),
         ("eta_s", vec![b.to_string()]),
         ("communications", vec!["2".into()]),
         ("probability", vec![b.to_string()]),
@@ -184,6 +185,21 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
         ("variant", vec!["\"cta\"".into(), "\"atc\"".into()]),
         ("momentum", vec!["0.5".into()]),
         ("nesterov", vec!["true".into(), "false".into()]),
+        (
+            "optimizer",
+            vec![
+                "\"adamw\"".into(),
+                format!("{{ name = \"amsgrad\", betas = [{share}, 0.99], eps = 1e-6 }}"),
+                "{ name = \"sgd\", momentum = 0.5, nesterov = true }".into(),
+                "\"sgd\"".into(),
+            ],
+        ),
+        (
+            "correction",
+            vec!["\"step\"".into(), "\"gradient\"".into(), format!("{{ kind = \"gradient\", scale = {b} }}")],
+        ),
+        ("clip", vec![b.to_string()]),
+        ("share_moments", vec!["1".into(), "2".into()]),
         ("outer", vec!["{ momentum = 0.5, step_size = 0.7 }".into(), format!("{{ step_size = {b} }}")]),
         ("compression", vec!["\"8-bit\"".into(), format!("{{ top_k = {share} }}"), "\"none\"".into()]),
     ];

@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::engine::Engine;
-use mile::engine::parts::{check_method, replace};
+use mile::engine::parts::{check_method, matrices, replace};
 use mile::membership::Epoch;
 use mile::method::{Layout, Method};
+use mile::optimiser::MatrixPart;
 use mile::ranks::Together;
 use mile::real::Real;
 use mile::run::Progress;
 use mile::steady::{message_bytes, remember, steadiness, summary};
-use mile::verbs::{Rows, Verbs};
+use mile::verbs::{LocalWork, Rows, Verbs};
 
 use super::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, first_exchange_after};
 use crate::gossip::Gossip;
@@ -30,6 +31,7 @@ pub(super) struct NetworkAgent<'a, T> {
     /// The agent's place among the members.
     place: usize,
     vectors: Vec<Vec<T>>,
+    matrices: Vec<MatrixPart>,
     verbs: Verbs,
     mark: Mark,
     gossip: Gossip,
@@ -75,7 +77,11 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         }
         vectors.resize_with(layout.vectors(), || vec![T::zero(); dim]);
         let verbs = Verbs::new(vectors.len());
-        Ok((Self { job, epoch, method, layout, place, vectors, verbs, mark, gossip, host }, progress))
+        let matrices = matrices(job.problem, method).map_err(|error| AgentsError::Engine(Box::new(error)))?;
+        Ok((
+            Self { job, epoch, method, layout, place, vectors, matrices, verbs, mark, gossip, host },
+            progress,
+        ))
     }
 
     /// The method of the epoch.
@@ -192,8 +198,9 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let AgentJob { problem, agent, seed, .. } = *self.job;
         let verbs = self.verbs.stage(0);
+        let work = LocalWork { problem, seed, matrices: &self.matrices };
         let done = Rows::alone(agent, &mut self.vectors, |rows| {
-            verbs.iter().try_for_each(|verb| rows.carry_out(verb, problem, seed))
+            verbs.iter().try_for_each(|verb| rows.carry_out(verb, &work))
         });
         self.verbs.clear();
         done
@@ -217,6 +224,16 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
 
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.verbs.prox(x, step)?;
+        self.carry_out()
+    }
+
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.verbs.optimise(step)?;
+        self.carry_out()
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.verbs.clip(g, most)?;
         self.carry_out()
     }
 

@@ -6,10 +6,11 @@ use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::membership::{Change, Event, Membership, Present};
-use mile::methods::OuterMomentum;
 use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::optimiser::Adam;
 use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::{Progress, Run};
@@ -111,7 +112,7 @@ fn play(
 fn check(seed: u64, spoil: bool) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let entry = &catalogue::ALL[random.random_range(0..catalogue::ALL.len())];
-    let complete = entry.name == "scaffold";
+    let complete = entry.has_server();
     let topologies = [Topology::Ring, Topology::Path, Topology::Star, Topology::Complete];
     let agents = random.random_range(if complete { 2..5 } else { 1..7 });
     let topology = if complete || agents < 3 {
@@ -141,9 +142,20 @@ fn check(seed: u64, spoil: bool) {
     let grows =
         if adaptive { Weight::Adaptive(0.1) } else { Weight::Geometric { from: 0.001, to: 0.1, rounds: 4 } };
     let outer = OuterMomentum { momentum: 0.5, step_size: 0.7 };
+    // AdamW or AMSGrad in place of momentum.
+    let preconditioned = entry.takes("optimizer") && !penalty && (seed / 5).is_multiple_of(3);
+    let heavy = heavy && !preconditioned;
+    let adam = Adam { amsgrad: seed.is_multiple_of(2), ..Adam::default() };
+    let local = LocalSteps {
+        optimizer: preconditioned.then_some(Optimizer::Adam(adam)),
+        correction: (entry.takes("correction") && seed.is_multiple_of(3)).then_some(CorrectionAt::Step),
+        clip: (entry.takes("clip") && seed.is_multiple_of(5)).then_some(0.5),
+        share_moments: preconditioned.then_some(2),
+    };
     let parameters = Parameters {
         local_steps,
         penalty,
+        local,
         momentum: heavy.then_some(0.7),
         nesterov: (heavy && entry.takes("nesterov") && seed.is_multiple_of(5)).then_some(true),
         outer: (entry.takes("outer") && !penalty && (seed / 3).is_multiple_of(2)).then_some(outer),

@@ -66,6 +66,8 @@ enum OpenFile {
 pub(super) struct ColumnBlock {
     /// Rows before it.
     pub(super) first: u64,
+    /// Number of its rows.
+    pub(super) len: usize,
     rows: SomeRows,
 }
 
@@ -145,7 +147,7 @@ impl<'a> ColumnSource<'a> {
                 SomeRows::Batch(batch)
             }
         };
-        Ok(Some(ColumnBlock { first, rows }))
+        Ok(Some(ColumnBlock { first, len: (self.rows - first) as usize, rows }))
     }
 }
 

@@ -15,7 +15,7 @@ use super::layout::Role;
 use super::parse::File;
 use super::rows::{Outlines, Rows, check_features};
 use super::spec::{HeldOut, file_of, is_per_agent};
-use super::statistics::{ColumnStatistics, Statistics};
+use super::statistics::{ColumnStatistics, Statistics, Sums};
 use super::words::{class, sort};
 use crate::error::{DataFileError, LabError};
 
@@ -189,7 +189,7 @@ impl Divided {
             ));
         }
         let found: Vec<&str> = given.columns.iter().map(|column| column.name.as_str()).collect();
-        let expected: Vec<&str> = self.numbers().map(|(name, _)| name).collect();
+        let expected: Vec<&str> = self.numbers().collect();
         if found != expected {
             return refuse(format!(
                 "expected the columns of the data, {}, got {}",
@@ -208,12 +208,10 @@ impl Divided {
         }
     }
 
-    /// Names and places of the numeric features.
-    fn numbers(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.rows.layout().features.iter().filter_map(|(name, role)| match role {
-            Role::Number(place) => Some((name.as_str(), *place)),
-            _ => None,
-        })
+    /// Names of the numeric features, whose numbers are the first of each row, in this order.
+    fn numbers(&self) -> impl Iterator<Item = &str> {
+        let features = self.rows.layout().features.iter();
+        features.filter(|(_, role)| matches!(role, Role::Number(_))).map(|(name, _)| name.as_str())
     }
 
     /// The training rows, in as many parts as there are agents, in whose order their statistics are merged: those of each
@@ -230,31 +228,12 @@ impl Divided {
 
     /// The statistics of the numbers in an agent's training rows.
     fn numbers_of(&self, agent: usize, training: &[u32]) -> Statistics {
-        let columns: Vec<(&str, usize)> = self.numbers().collect();
-        // Sums of differences from the first value, so that equal values have exactly their mean and no deviation.
-        let mut sums = vec![(0u64, 0.0, 0.0); columns.len()];
-        for row in self.rows.some(training) {
-            for ((count, first, sum), (_, place)) in sums.iter_mut().zip(&columns) {
-                let value = row.numbers[*place];
-                if !value.is_nan() {
-                    *first = if *count == 0 { value } else { *first };
-                    *count += 1;
-                    *sum += value - *first;
-                }
-            }
-        }
-        let mean = |(count, first, sum): &(u64, f64, f64)| first + sum / (*count).max(1) as f64;
-        let means: Vec<f64> = sums.iter().map(mean).collect();
-        let mut squares = vec![0.0; columns.len()];
-        for row in self.rows.some(training) {
-            for ((square, mean), (_, place)) in squares.iter_mut().zip(&means).zip(&columns) {
-                let value = row.numbers[*place];
-                *square += if value.is_nan() { 0.0 } else { (value - mean) * (value - mean) };
-            }
-        }
+        let names: Vec<&str> = self.numbers().collect();
+        let Sums { counts, means, squares } =
+            Sums::of(names.len(), || self.rows.some(training).map(|row| row.numbers));
         let column = |k: usize| ColumnStatistics {
-            name: columns[k].0.to_owned(),
-            count: sums[k].0,
+            name: names[k].to_owned(),
+            count: counts[k],
             mean: means[k],
             squares: squares[k],
         };
@@ -263,7 +242,7 @@ impl Divided {
             agents: vec![agent],
             rows: training.len() as u64,
             weight: self.rows.layout().weight.map(weight),
-            columns: (0..columns.len()).map(column).collect(),
+            columns: (0..names.len()).map(column).collect(),
             categories: BTreeMap::new(),
             classes: Vec::new(),
         }

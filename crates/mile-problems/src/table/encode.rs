@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mile::block::room;
 use mile::problems::{Loss, Shard};
 use mile::real::Real;
 use rayon::prelude::*;
@@ -209,16 +210,32 @@ impl Encoder {
         features
     }
 
+    /// How the first numbers of a row become features, if all features do so in this order: then rows are encoded in vectors.
+    fn scales(&self) -> Option<Vec<Scale>> {
+        let scale = |(k, column): (usize, &Column)| match column {
+            Column::Number { place, fill, scale, .. } if *place == k => {
+                let (shift, deviation) = scale.unwrap_or((0.0, 1.0));
+                Some([*fill, shift, deviation])
+            }
+            _ => None,
+        };
+        self.columns.iter().enumerate().map(scale).collect()
+    }
+
     /// The shard of some rows.
     fn shard<T: Real>(&self, rows: &Rows, chosen: &[u32]) -> Shard<T> {
         let width = self.columns.iter().map(Column::width).sum::<usize>() + usize::from(self.intercept);
         let mut shard = Shard {
-            features: Vec::with_capacity(width * chosen.len()),
+            features: room(width * chosen.len()),
             targets: Vec::with_capacity(chosen.len()),
             ..Shard::default()
         };
+        let scales = self.scales();
         for row in rows.some(chosen) {
-            self.columns.iter().for_each(|column| column.push(row, &mut shard.features));
+            match &scales {
+                Some(scales) => shard.features.extend(row.numbers.iter().zip(scales).map(scaled::<T>)),
+                None => self.columns.iter().for_each(|column| column.push(row, &mut shard.features)),
+            }
             if self.intercept {
                 shard.features.push(T::one());
             }
@@ -239,6 +256,16 @@ impl Encoder {
     }
 }
 
+/// What replaces a missing number, what is subtracted, and what the difference is divided by.
+type Scale = [f64; 3];
+
+/// A number as a feature.
+#[inline]
+fn scaled<T: Real>((value, [fill, shift, deviation]): (&f64, &Scale)) -> T {
+    let value = if value.is_nan() { *fill } else { *value };
+    T::of((value - shift) / deviation)
+}
+
 impl Column {
     /// Number of features.
     fn width(&self) -> usize {
@@ -253,10 +280,8 @@ impl Column {
     fn push<T: Real>(&self, row: Row, features: &mut Vec<T>) {
         match self {
             Self::Number { place, fill, scale, .. } => {
-                let value = row.numbers[*place];
-                let value = if value.is_nan() { *fill } else { value };
-                let value = scale.map_or(value, |(shift, deviation)| (value - shift) / deviation);
-                features.push(T::of(value));
+                let (shift, deviation) = scale.unwrap_or((0.0, 1.0));
+                features.push(scaled((&row.numbers[*place], &[*fill, shift, deviation])));
             }
             Self::Category { place, codes, categories, first, other, .. } => {
                 let word = row.words[*place];

@@ -8,6 +8,7 @@ use mile_nn::partition::Partition;
 
 use super::bad;
 use super::cell::{Cell, Wanted};
+use super::decimal;
 use super::formats::{NumberFormat, is_missing_number, is_missing_word};
 use super::here::Here;
 use crate::error::{DataFileError, FilePlace};
@@ -183,8 +184,8 @@ impl Layout {
             Cell::Text(field) => {
                 let is_plain =
                     self.formats[column] == NumberFormat::Plain && self.missing_words[column].is_empty();
-                match field.parse::<f64>() {
-                    Ok(value) if is_plain && value.is_finite() => Ok(Some(value)),
+                match decimal::parse(field) {
+                    Some(value) if is_plain && value.is_finite() => Ok(Some(value)),
                     _ => self.written_number(column, field),
                 }
             }
@@ -223,6 +224,11 @@ impl Layout {
         };
         if !remedies.is_empty() {
             return format!("{problem}; {}", remedies.join("; "));
+        }
+        if column == 0 && text.starts_with('#') {
+            return format!(
+                "{problem}; if lines that begin with # are comments, set comment = \"#\" in [problem]"
+            );
         }
         if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
             || self.roles[column] == self.target

@@ -52,6 +52,12 @@ pub struct ColumnLook {
     pub is_whole: bool,
     /// The largest absolute value of a number.
     pub largest: f64,
+    /// The mean of the plain numbers; 0 if there are none.
+    pub mean: f64,
+    /// How many plain numbers are below 0.
+    pub negative: u64,
+    /// How many plain numbers are 0.
+    pub zeros: u64,
 }
 
 /// What the values of a column are.

@@ -1,11 +1,12 @@
 //! `kind = "table"`: regression or classification on the user's own files, CSV, Parquet or Arrow.
 //!
 //! Data flows one way: [`source`] cuts a file into blocks ([`text`], [`columns`]), [`record`] gives their rows one by one, [`parse`] reads them
-//! by the [`layout`] of the columns and the [`formats`] of their numbers, [`rows`] numbers the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
+//! by the [`layout`] of the columns and the [`formats`] of their numbers ([`decimal`]), [`rows`] numbers the rows of all files, [`divide`] assigns them to agents, [`encode`] makes shards of them, and [`loaded`] keeps those.
 
 mod agent_rows;
 mod cell;
 mod columns;
+mod decimal;
 mod divide;
 mod divided;
 mod encode;

@@ -281,10 +281,11 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn parse(&self, block: &Block, chosen: &Chosen) -> Result<Part, DataFileError> {
         let layout = self.layout;
+        let room = if matches!(chosen, Chosen::All) { block.most_rows(layout.header.len()) } else { 0 };
         let mut part = Part {
             rows: 0,
             kept: matches!(chosen, Chosen::Some(..)).then(Vec::new),
-            numbers: Vec::new(),
+            numbers: Vec::with_capacity(room * layout.numbers),
             words: Vec::new(),
             columns: match chosen {
                 Chosen::Outline => layout.dividing(&self.here.spec.division.partition),

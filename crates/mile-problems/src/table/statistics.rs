@@ -69,6 +69,55 @@ impl ColumnStatistics {
     }
 }
 
+/// Counts, means and sums of squared differences from them, of the columns of some rows.
+pub(super) struct Sums {
+    /// Values that are not missing, which NaN is.
+    pub(super) counts: Vec<u64>,
+    /// Their means; 0 if there are none.
+    pub(super) means: Vec<f64>,
+    pub(super) squares: Vec<f64>,
+}
+
+impl Sums {
+    /// Of the first columns of rows, which are gone through two or three times. Loops over columns have no branches, so that they are
+    /// vectorized; each column is summed in the order of the rows.
+    pub(super) fn of<'r, R: Iterator<Item = &'r [f64]>>(columns: usize, rows: impl Fn() -> R) -> Self {
+        let firsts = first_values(columns, rows());
+        let (mut counts, mut sums) = (vec![0; columns], vec![0.0; columns]);
+        for row in rows() {
+            for (((count, sum), first), value) in counts.iter_mut().zip(&mut sums).zip(&firsts).zip(row) {
+                let is_missing = value.is_nan();
+                *count += u64::from(!is_missing);
+                // Differences from the first value, so that equal values have exactly their mean and no deviation.
+                *sum += if is_missing { 0.0 } else { value - first };
+            }
+        }
+        let mean = |k: usize| firsts[k] + sums[k] / counts[k].max(1) as f64;
+        let means: Vec<f64> = (0..columns).map(mean).collect();
+        let mut squares = vec![0.0; columns];
+        for row in rows() {
+            for ((square, mean), value) in squares.iter_mut().zip(&means).zip(row) {
+                *square += if value.is_nan() { 0.0 } else { (value - mean) * (value - mean) };
+            }
+        }
+        Self { counts, means, squares }
+    }
+}
+
+/// The first value in each column that is not missing; 0 for a column without values.
+fn first_values<'r>(columns: usize, rows: impl Iterator<Item = &'r [f64]>) -> Vec<f64> {
+    let mut firsts = vec![f64::NAN; columns];
+    for row in rows {
+        for (first, value) in firsts.iter_mut().zip(row) {
+            *first = if first.is_nan() { *value } else { *first };
+        }
+        if !firsts.iter().any(|first| first.is_nan()) {
+            break;
+        }
+    }
+    firsts.into_iter().map(|first| if first.is_nan() { 0.0 } else { first }).collect()
+}
+
 impl Statistics {
     /// Merges the statistics of single agents, in the order of their numbers.
     ///
@@ -133,5 +182,41 @@ impl Statistics {
     /// Their JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, column by column.
+    fn literal(rows: &[Vec<f64>], k: usize) -> (u64, f64, f64) {
+        let values: Vec<f64> = rows.iter().map(|row| row[k]).filter(|value| !value.is_nan()).collect();
+        let first = values.first().copied().unwrap_or(0.0);
+        let sum = values.iter().fold(0.0, |sum, value| sum + (value - first));
+        let mean = first + sum / values.len().max(1) as f64;
+        (
+            values.len() as u64,
+            mean,
+            values.iter().fold(0.0, |sum, value| sum + (value - mean) * (value - mean)),
+        )
+    }
+
+    #[test]
+    fn sums_have_the_bits_of_their_definition() {
+        let value = |row: usize, k: usize| match (row * 7 + k * 3) % 11 {
+            0 | 5 => f64::NAN,
+            n if k == 2 => -0.0 * n as f64,
+            n => (n as f64 - 4.3) * 1e3f64.powi(k as i32 - 2),
+        };
+        let mut rows: Vec<Vec<f64>> = (0..40).map(|row| (0..6).map(|k| value(row, k)).collect()).collect();
+        rows.iter_mut().for_each(|row| row[4] = f64::NAN);
+        // The last column is not among the five.
+        let found = Sums::of(5, || rows.iter().map(Vec::as_slice));
+        for k in 0..5 {
+            let bits = |(count, mean, squares): (u64, f64, f64)| (count, mean.to_bits(), squares.to_bits());
+            let sums = (found.counts[k], found.means[k], found.squares[k]);
+            assert_eq!(bits(sums), bits(literal(&rows, k)), "column {k}");
+        }
     }
 }

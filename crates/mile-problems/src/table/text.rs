@@ -50,6 +50,8 @@ pub(super) struct TextBlock {
     pub(super) text: Vec<u8>,
     /// The line in which it begins, from 1.
     pub(super) line: u64,
+    /// Number of its line breaks.
+    pub(super) breaks: u64,
     pub(super) dialect: Dialect,
 }
 
@@ -128,9 +130,9 @@ impl<'a> TextSource<'a> {
             self.ahead.extend_from_slice(&text[end..]);
             text.truncate(end);
         }
-        let line = self.line;
-        self.line += lines(&text);
-        Ok((!text.is_empty()).then_some(TextBlock { text, line, dialect: self.dialect }))
+        let (line, breaks) = (self.line, lines(&text));
+        self.line += breaks;
+        Ok((!text.is_empty()).then_some(TextBlock { text, line, breaks, dialect: self.dialect }))
     }
 }
 

@@ -117,15 +117,19 @@ fn same<T: Real>(
 const CASES: [(f64, bool, bool); 5] =
     [(0.0, false, false), (0.3, false, false), (0.0, true, false), (0.3, true, false), (0.0, false, true)];
 
-/// Every method, with and without dropped edges and a penalty; SCAFFOLD on the complete graph.
+/// Every method, with and without dropped edges and a penalty; those with a server on the complete graph.
 fn every_method<T: Real>(graph: &Graph, ranks: usize) {
     let plain = catalogue::ALL.iter().map(|entry| (entry, None, None));
     let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
-    let compressed = [("mile", Compression::EightBit), ("local-dsgd", Compression::TopK(0.3))]
-        .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
+    let compressed = [
+        ("mile", Compression::EightBit),
+        ("local-dsgd", Compression::TopK(0.3)),
+        ("motef", Compression::EightBit),
+    ]
+    .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
     for (entry, xi, compression) in plain.chain([adaptive]).chain(compressed) {
         for (drop_rate, penalty, varying) in CASES {
-            let complete = entry.name == "scaffold";
+            let complete = entry.has_server();
             let lasting = complete || compression.is_some();
             let takes_penalty = entry.takes_penalty() && compression.is_none();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {

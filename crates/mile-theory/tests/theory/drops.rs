@@ -1,7 +1,9 @@
 //! Edges that drop: measured growth against exact rates and long runs.
 
 use mile::methods::Mile;
+use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
+use mile::varying::TimeVarying;
 use mile_theory::drops::{growth_under_drops, xi_limit_under_drops};
 use mile_theory::weights;
 
@@ -47,5 +49,20 @@ fn a_run_with_drops_diverges_above_the_limit_and_converges_below() {
         println!("drop rate 0.75, gamma 1, xi = {factor} of {limit:.4}: error {last:e}");
         assert_eq!(last < 1e-3 * errors[0], converges, "{factor}: {last:e}");
         assert_eq!(last > 1e3 * errors[0], !converges, "{factor}: {last:e}");
+    }
+}
+
+/// ADMM has one weight for mixing and correction; FSPDA's correction can be small by itself.
+#[test]
+fn on_random_matchings_admm_needs_curvature_and_fspda_does_not() {
+    let pairs = ring(20, Rule::Metropolis).with_time_varying(TimeVarying::RandomMatching).unwrap();
+    for (name, stable) in [("lt-admm", false), ("dinno", false), ("led", false), ("fspda", true)] {
+        let entry = catalogue::find(name).unwrap();
+        let parameters =
+            Parameters { local_steps: entry.has_local_steps().then_some(5), ..Parameters::default() };
+        let method = entry.build(&parameters, &pairs, 3).unwrap();
+        let growth = growth_under_drops(&*method, &pairs, 0).unwrap();
+        println!("{name} on random matchings of a ring of 20: {growth:?}");
+        assert_eq!(growth.is_stable(), stable, "{name}: {growth:?}");
     }
 }

@@ -5,7 +5,9 @@ use mile::methods::Momentum;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::problems::{Failure, Problem};
 use mile::schedule::Weight;
+use mile::varying::TimeVarying;
 use mile_theory::TheoryError;
 use mile_theory::advice::{Advice, AdvisedRun, Severity, advise};
 use mile_theory::report::{Inquiry, TheoryReport};
@@ -139,6 +141,70 @@ fn advice_is_given_where_it_is_needed_and_only_there() {
     let better = Parameters { gamma: fewer[0].suggestion, xi: Some(0.02.into()), ..tau(10) };
     assert!(advice(&dropping, "mile", better, 0.1).is_empty());
     assert!(advice(&dropping, "k-gt", tau(10), 0.1).is_empty());
+}
+
+/// `f_i(x) = 1/2 sum_k h_ik (x_k - b_i)^2`: in coordinate k the agents curve that have a one in its binary digits, and the others hardly do.
+struct Patterns(Vec<f64>);
+
+impl Patterns {
+    fn curvature(agent: usize, k: usize) -> f64 {
+        if (k >> agent) % 2 == 1 { 1.0 } else { 0.02 }
+    }
+
+    fn minimiser(&self) -> Vec<f64> {
+        let mean = |k: usize| {
+            let curvatures = (0..self.agents()).map(|agent| Self::curvature(agent, k));
+            let weighted = curvatures.clone().zip(&self.0).map(|(h, centre)| h * centre).sum::<f64>();
+            weighted / curvatures.sum::<f64>()
+        };
+        (0..self.dim()).map(mean).collect()
+    }
+}
+
+impl Problem<f64> for Patterns {
+    fn agents(&self) -> usize {
+        self.0.len()
+    }
+
+    fn dim(&self) -> usize {
+        1 << self.0.len()
+    }
+
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+        let one = |(k, x): (usize, &f64)| 0.5 * Self::curvature(agent, k) * (x - self.0[agent]).powi(2);
+        Ok(x.iter().enumerate().map(one).sum())
+    }
+
+    fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        for (k, (g, x)) in gradient.iter_mut().zip(x).enumerate() {
+            *g = Self::curvature(agent, k) * (x - self.0[agent]);
+        }
+        Ok(())
+    }
+}
+
+/// K-GT whose edges take turns is stable with steps up to 0.25, and between 0.26 and 1.5 it is not, by less than 0.6% in a round: the radius of the
+/// product of its period matrices says so (computed in numpy for all patterns of curvatures 1 and 0.02).
+#[test]
+fn a_typed_step_size_is_warned_of_where_edges_take_turns() {
+    let ring = ring(5, Rule::Metropolis);
+    let in_turn = ring.clone().with_time_varying(TimeVarying::matchings(ring.graph())).unwrap();
+    let (method, problem) = (build("k-gt", &tau(3), &in_turn), Patterns(gaussian(5, 5)));
+    for (step_size, is_stable) in
+        [(0.05, true), (0.15, true), (0.3, false), (0.5, false), (0.7, false), (0.9, false), (1.0, false)]
+    {
+        let found = advice(&in_turn, "k-gt", tau(3), step_size);
+        let is_warned =
+            found.first().is_some_and(|a| (a.severity, a.parameter) == (Severity::Warning, "step_size"));
+        let errors = errors(&problem, &in_turn, &*method, step_size, 6000, &problem.minimiser());
+        let last = *errors.last().unwrap();
+        println!("{step_size}: error {last:e}, warned: {is_warned}");
+        assert_eq!((last < 1e-3, last > 1e3), (is_stable, !is_stable), "{step_size}: {last}");
+        assert_eq!(is_warned, !is_stable, "{step_size}: {found:?}");
+        if let Some(better) = found.first().and_then(|advice| advice.suggestion) {
+            assert!(advice(&in_turn, "k-gt", tau(3), better).is_empty(), "{better}");
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Period matrices against theory, and step limits against simulation.
 
 use mile::graph::Topology;
-use mile::methods::Mile;
 use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{Mile, OuterMomentum};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::spectrum;
@@ -31,21 +31,69 @@ fn the_period_matrix_of_mile_is_the_one_on_paper() {
     }
 }
 
+/// x after local steps `x = x - a x - theta (x - 1)` from 1: ADMM pulls them back to where they began.
+fn pulled_back(a: f64, theta: f64, steps: i32) -> f64 {
+    let left = (1.0 - a - theta).powi(steps);
+    (left + theta * (1.0 - left) / (a + theta)).abs()
+}
+
 #[test]
 fn the_average_of_every_method_is_gradient_descent() {
     let network = network(Topology::Complete, 6, Rule::Metropolis);
     for entry in catalogue::ALL {
         let steps = if entry.has_local_steps() { 3 } else { 1 };
-        // Without momentum, if it has one.
-        let parameters = Parameters { momentum: Some(0.0), ..tau(steps) };
+        // Without momentum and outer steps, if it has them.
+        let outer = Some(OuterMomentum { momentum: 0.0, step_size: 1.0 });
+        let parameters = Parameters { momentum: Some(0.0), outer, ..tau(steps) };
         let method = entry.build(&parameters, &network, 3).unwrap();
         let modes = Modes::of(&*method).unwrap();
         if modes.is_exact() {
             for a in [0.01, 0.4, 1.7, 2.1] {
                 let growth = modes.growth(a, 1.0).unwrap();
-                let expected = (1.0f64 - a).abs().powi(steps as i32);
+                let expected = match &*entry.name {
+                    "dinno" => pulled_back(a, 2.0 / 3.0, steps as i32),
+                    _ => (1.0 - a).abs().powi(steps as i32),
+                };
                 assert!((growth - expected).abs() < 1e-9, "{}: {growth} {expected}", entry.name);
             }
+        }
+    }
+}
+
+/// The rules for small steps in the documentation of these methods, against their period matrices.
+#[test]
+fn admm_and_fspda_are_stable_for_small_steps_where_their_rules_say() {
+    let network = network(Topology::Ring, 6, Rule::MaxDegree);
+    let grows = |name: &str, parameters: &Parameters, lambda: f64| {
+        let method = catalogue::find(name).unwrap().build(parameters, &network, 3).unwrap();
+        Modes::of(&*method).unwrap().growth(0.0, lambda).unwrap() > 1.0 + 1e-9
+    };
+    for (steps, lambda) in
+        [1, 2, 7, 30].into_iter().flat_map(|steps| [(steps, 0.9), (steps, 0.2), (steps, -0.8)])
+    {
+        for share in [0.02, 0.5, 0.98, 1.02, 2.0] {
+            let rho = share * 8.0 / 3.0 / (steps as f64 * (1.0 - lambda));
+            assert_eq!(
+                grows("lt-admm", &tau(steps).with("rho", rho), lambda),
+                share > 1.0,
+                "{steps} {lambda} {share}"
+            );
+        }
+        // Up to 1/(2w), with the eigenvalues that a ring with weights 1/3 can have.
+        for rho in [0.01, 0.1, 0.4, 0.75] {
+            assert!(
+                !grows("dinno", &tau(steps).with("rho", rho), f64::max(lambda, -1.0 / 3.0)),
+                "{steps} {rho}"
+            );
+        }
+    }
+    for (gamma, beta) in
+        [0.05, 0.3, 0.7, 1.0].into_iter().flat_map(|g| [(g, 0.1), (g, 0.29), (g, 0.69), (g, 0.99)])
+    {
+        for lambda in [0.9, 0.2, -0.8, -2.0] {
+            let stable = beta < gamma && (2.0 * gamma - beta) * (1.0 - lambda) < 4.0;
+            let parameters = Parameters { gamma: Some(gamma), ..Parameters::default().with("beta", beta) };
+            assert_eq!(grows("fspda", &parameters, lambda), !stable, "{gamma} {beta} {lambda}");
         }
     }
 }

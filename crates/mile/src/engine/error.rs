@@ -53,6 +53,11 @@ pub enum HostError {
         "the problem has a penalty, and the method has no proximal step: use Extra, Ed, ProxNids, Dsgd or LocalDsgd"
     )]
     Penalty,
+    /// A method that steps along matrices, and a problem whose variable has none that it knows of.
+    #[error(
+        "optimizer: expected a problem whose variable consists of matrices, such as a neural network, got one without; use \"adamw\""
+    )]
+    Matrices,
     /// The device on which agents are to compute cannot be used, or has too little memory.
     #[error("{0}")]
     Device(#[source] Failure),

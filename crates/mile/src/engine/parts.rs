@@ -7,7 +7,8 @@ use crate::agents::{AgentsError, CompressedPull, Vector};
 use crate::block;
 use crate::method::Method;
 use crate::network::Network;
-use crate::problems::Problem;
+use crate::optimiser::MatrixPart;
+use crate::problems::{self, Problem};
 use crate::ranks::Together;
 use crate::real::Real;
 use crate::verbs::MOST_VECTORS;
@@ -66,6 +67,17 @@ pub fn blocks<T: Real>(
         row.copy_from_slice(start);
     }
     Ok(blocks)
+}
+
+/// The matrices of the problem's variable that the method's optimiser steps along; none if it needs none.
+pub fn matrices<T: Real>(
+    problem: &dyn Problem<T>,
+    method: &dyn Method,
+) -> Result<Vec<MatrixPart>, HostError> {
+    let Some(muon) = method.muon() else { return Ok(Vec::new()) };
+    let parts = problem.tensors().map(|tensors| tensors.parts()).unwrap_or_default();
+    let matrices = problems::matrices(&parts, muon);
+    if matrices.is_empty() { Err(HostError::Matrices) } else { Ok(matrices) }
 }
 
 /// Refuses to replace the numbers of a vector by more or fewer.

@@ -55,7 +55,14 @@ impl<T: Real> Problem<T> for Present<'_, T> {
     }
 
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
-        self.problem.initial(seed)
+        let (dim, points) = (self.problem.dim(), self.problem.initial(seed)?);
+        let of_members = |points: &Vec<T>| {
+            self.members
+                .iter()
+                .flat_map(|agent| points[agent * dim..(agent + 1) * dim].iter().copied())
+                .collect()
+        };
+        Ok(points.map(|points| if points.len() == dim { points } else { of_members(&points) }))
     }
 
     fn tensors(&self) -> Option<&dyn NamedTensors<T>> {
@@ -79,6 +86,10 @@ struct HeldOutOfMembers<'a, T> {
 impl<T: Real> HeldOut<T> for HeldOutOfMembers<'_, T> {
     fn metrics(&self) -> &[Metric] {
         self.all.metrics()
+    }
+
+    fn own_metrics(&self) -> &[String] {
+        self.all.own_metrics()
     }
 
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure> {

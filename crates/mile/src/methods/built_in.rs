@@ -1,65 +1,18 @@
 //! The list of the built-in methods: an entry for each.
 
-use std::borrow::Cow;
-
-use super::entry::{Build, Builder, Entry, Parameter, ParameterKind};
-use super::parameters::Parameters;
+use super::entry::{Entry, Parameter, ParameterKind};
+use super::rivals;
+use super::row::{
+    CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, LOCAL_STEPS, MOMENTUM, NESTEROV, OPTIMIZER, OUTER,
+    PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in, checked_compression,
+};
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
     MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
-    Variant, parts,
+    Variant,
 };
-use crate::method::{Checker, InvalidParameter};
-use crate::network::Network;
+use crate::method::Checker;
 use crate::schedule::Weight;
-
-/// An entry in the form used below.
-struct Row {
-    name: &'static str,
-    title: &'static str,
-    reference: &'static str,
-    exact: bool,
-    parameters: &'static [Parameter],
-    note: &'static str,
-    build: &'static Build,
-}
-
-const fn built_in(row: Row) -> Entry {
-    Entry {
-        name: Cow::Borrowed(row.name),
-        title: Cow::Borrowed(row.title),
-        reference: row.reference,
-        exact: row.exact,
-        parameters: row.parameters,
-        note: row.note,
-        facts: Vec::new(),
-        build: Builder::BuiltIn(row.build),
-    }
-}
-
-const LOCAL_STEPS: Parameter = Parameter::part("local_steps", "a whole number of at least 1", "10");
-const ETA_S: Parameter = Parameter::number("eta_s", "a positive number", "1");
-const COMMUNICATIONS: Parameter = Parameter::whole("communications", "1");
-const MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0");
-const USUAL_MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0.9");
-const NESTEROV: Parameter = Parameter::part("nesterov", "true or false", "false");
-const COMPRESSION: Parameter =
-    Parameter::part("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
-const OUTER: Parameter =
-    Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
-const PROBABILITY: Parameter = Parameter::number("probability", "a number in (0, 1]", "1/local_steps");
-
-/// Parameters whose compression is possible on the network.
-fn checked_compression(
-    method: &str,
-    parameters: &Parameters,
-    network: &Network,
-) -> Result<Parameters, InvalidParameter> {
-    if let Some(by) = parameters.compression {
-        parts::check_compression(method, by, network)?;
-    }
-    Ok(parameters.clone())
-}
 
 /// Every built-in method.
 pub static ALL: &[Entry] = &[
@@ -73,15 +26,19 @@ pub static ALL: &[Entry] = &[
             Parameter::part(
                 "xi",
                 "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
-                "\"paper\": 0.9 * 2/(local_steps + 3); with top_k gamma/(10 local_steps)",
+                "\"paper\": 0.9 * 2/(local_steps + 3); with adamw or muon 0.4/local_steps; with top_k gamma/(10 local_steps)",
             ),
             Parameter::part(
                 "gamma",
                 "a number in (0, 1], or \"auto\"",
-                "xi, the paper's method; with an adaptive xi 1, or 1.5/(1 - l) if that is less; with top_k that share",
+                "xi, the paper's method; with an adaptive xi, adamw or muon 1, or 1.5/(1 - l) if that is less; with top_k that share",
             ),
             MOMENTUM,
             NESTEROV,
+            OPTIMIZER,
+            CORRECTION,
+            CLIP,
+            SHARE_MOMENTS,
             OUTER,
             COMPRESSION,
         ],
@@ -89,11 +46,14 @@ pub static ALL: &[Entry] = &[
         build: &|p, network, _| {
             let mut p = checked_compression("mile", p, network)?;
             p.weights_of_compression(true);
+            if p.is_preconditioned() {
+                p.weights_of_optimizer(network.extremes().lambda_n);
+            }
             let (xi, gamma) = (p.xi.unwrap_or(Mile::paper_xi(p.tau()).into()), p.gamma);
             let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
             let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
             let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
-            Ok(Box::new(method.with_momentum(p.checked_momentum("mile")?).with_outer(p.outer)?))
+            Ok(Box::new(method.with_local(p.checked_momentum("mile")?, &p.local)?.with_outer(p.outer)?))
         },
     }),
     built_in(Row {
@@ -106,12 +66,16 @@ pub static ALL: &[Entry] = &[
             Parameter::number("beta", "a number in (0, 1]", "1/local_steps, less with momentum"),
             MOMENTUM,
             NESTEROV,
+            OPTIMIZER,
+            CORRECTION,
+            CLIP,
+            SHARE_MOMENTS,
             OUTER,
         ],
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; both kinds of momentum are our extensions",
         build: &|p, _, _| {
             let momentum = p.checked_momentum("led")?;
-            Ok(Box::new(Led::with_momentum(p.tau(), p.number("beta"), momentum, p.outer)?))
+            Ok(Box::new(Led::with_parts(p.tau(), p.number("beta"), momentum, &p.local, p.outer)?))
         },
     }),
     built_in(Row {
@@ -119,7 +83,17 @@ pub static ALL: &[Entry] = &[
         title: "K-GT",
         reference: "Liu, Lin, Koloskova, Stich 2023",
         exact: true,
-        parameters: &[LOCAL_STEPS, ETA_S, MOMENTUM, NESTEROV, OUTER],
+        parameters: &[
+            LOCAL_STEPS,
+            ETA_S,
+            MOMENTUM,
+            NESTEROV,
+            OPTIMIZER,
+            CORRECTION,
+            CLIP,
+            SHARE_MOMENTS,
+            OUTER,
+        ],
         note: "both kinds of momentum are our extensions; outer.step_size takes the place of eta_s",
         build: &|p, _, _| {
             if let (Some(eta_s), Some(_)) = (p.number("eta_s"), p.outer) {
@@ -127,7 +101,7 @@ pub static ALL: &[Entry] = &[
                 return Err(Checker("k-gt").refuse("eta_s", eta_s, expected));
             }
             let method = KGt::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?.with_outer(p.outer)?;
-            Ok(Box::new(method.with_momentum(p.checked_momentum("k-gt")?)))
+            Ok(Box::new(method.with_local(p.checked_momentum("k-gt")?, &p.local)?))
         },
     }),
     built_in(Row {
@@ -272,6 +246,9 @@ pub static ALL: &[Entry] = &[
             LOCAL_STEPS,
             MOMENTUM,
             NESTEROV,
+            OPTIMIZER,
+            CLIP,
+            SHARE_MOMENTS,
             OUTER,
             COMPRESSION,
             Parameter::part("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
@@ -280,7 +257,7 @@ pub static ALL: &[Entry] = &[
         build: &|p, network, _| {
             let mut p = checked_compression("local-dsgd", p, network)?;
             p.weights_of_compression(false);
-            let method = LocalDsgd::new(p.tau())?.with_momentum(p.checked_momentum("local-dsgd")?);
+            let method = LocalDsgd::new(p.tau())?.with_local(p.checked_momentum("local-dsgd")?, &p.local)?;
             let method = method.with_outer(p.outer)?;
             Ok(Box::new(match p.compression {
                 Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
@@ -358,4 +335,11 @@ pub static ALL: &[Entry] = &[
         note: "does not reach a stationary point when the f_i differ: its fixed points are those of dsgd",
         build: &|p, _, _| Ok(Box::new(DecentLaM::new(p.usual_momentum("decentlam")?))),
     }),
+    rivals::LT_ADMM,
+    rivals::DINNO,
+    rivals::FSPDA,
+    rivals::MOTEF,
+    rivals::DILOCO,
+    rivals::NOLOCO,
+    rivals::GASLOC,
 ];

@@ -6,7 +6,7 @@
 use crate::method::{Checker, InvalidParameter};
 
 pub use super::built_in::ALL;
-pub use super::entry::{Build, Entry, Parameter, ParameterKind, WITH_PENALTY};
+pub use super::entry::{Build, Entry, Parameter, ParameterKind, WITH_PENALTY, WITH_SERVER};
 pub use super::parameters::{DEFAULT_LOCAL_STEPS, ParameterValue, Parameters};
 
 /// A method of the paper's Table 1 that is not implemented, and why.

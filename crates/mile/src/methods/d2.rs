@@ -22,7 +22,7 @@ impl Method for D2 {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        PLAIN.local_step(s)?;
+        PLAIN.local_step(s, s.t + 1)?;
         PLAIN.exchange(s, 1.0, 1.0)
     }
 

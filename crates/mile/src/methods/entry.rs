@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::OuterMomentum;
 use super::parameters::{ParameterValue, Parameters};
+use super::{Optimizer, OuterMomentum};
 use crate::method::{Checker, InvalidParameter, Method};
 use crate::network::Network;
 
@@ -145,6 +145,11 @@ impl Entry {
         self.parameters.iter().any(|p| p.name == parameter)
     }
 
+    /// Whether it is a method with a server, whose place is taken by exchanges that give every agent the average of all.
+    pub fn has_server(&self) -> bool {
+        WITH_SERVER.contains(&&*self.name)
+    }
+
     /// Whether it minimises objectives with a penalty.
     pub fn takes_penalty(&self) -> bool {
         WITH_PENALTY.contains(&&*self.name)
@@ -196,6 +201,10 @@ impl Entry {
                 let expected = "0 with a penalty; a proximal step has no momentum";
                 return Err(Checker(&self.name).refuse("momentum", mu, expected));
             }
+            if let Some(optimizer) = parameters.local.optimizer.as_ref().filter(|by| **by != Optimizer::Sgd) {
+                let expected = "\"sgd\" with a penalty; a proximal step has no other optimiser";
+                return Err(Checker(&self.name).refuse("optimizer", optimizer, expected));
+            }
             if let Some(outer) = OuterMomentum::of(&self.name, parameters.outer)? {
                 let expected = "none with a penalty; a proximal step has no outer momentum";
                 return Err(Checker(&self.name).refuse("outer", outer, expected));
@@ -212,3 +221,6 @@ impl Entry {
 
 /// The methods that minimise objectives with a penalty.
 pub const WITH_PENALTY: [&str; 5] = ["extra", "ed", "nids", "dsgd", "local-dsgd"];
+
+/// The methods with a server: they need the complete graph with weights 1/N.
+pub const WITH_SERVER: [&str; 2] = ["scaffold", "diloco"];

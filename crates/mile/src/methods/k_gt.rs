@@ -19,14 +19,19 @@
 //! K alpha g/(1 - mu). Without it c would be corrected by that much more, which is unstable on most graphs. m is in units of
 //! gradients, as c is; it is not sent, and an exchange leaves it unchanged.
 //!
+//! With AdamW or Muon (ours) as the optimiser s, local steps are `u = u - alpha (s(grad f(u)) + c)` ("step") or `u = u - alpha s(grad f(u) + p c)`
+//! ("gradient"): z is the mean of their directions.
+//!
 //! With [`OuterMomentum`] (ours) the second vector is `x - eta (mu w + x - u)` with `w = mu w + (x - u)`; its step size eta takes the place of eta_s.
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m; with outer momentum also w.
 
 use super::parts::{Correction, Local, Needs, Outer, Vectors};
-use super::{Momentum, OuterMomentum};
+use super::{LocalSteps, Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
+use crate::network::Network;
+use crate::optimiser::Muon;
 
 const X: Vector = Vector(0);
 const U: Vector = Vector(1);
@@ -50,12 +55,21 @@ impl KGt {
     pub(super) fn named(name: &'static str, local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         let local_steps = Checker(name).at_least_one("local_steps", local_steps)?;
         let outer = Outer::new(name, eta_s)?;
-        Ok(Self { local_steps, outer, outer_momentum: None, local: Local::Plain })
+        Ok(Self { local_steps, outer, outer_momentum: None, local: Local::PLAIN })
     }
 
     /// With momentum in the local steps.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
         Self { local: momentum.into(), ..self }
+    }
+
+    /// With these local steps, and a momentum unless they have an optimiser.
+    pub fn with_local(
+        self,
+        momentum: Option<Momentum>,
+        local: &LocalSteps,
+    ) -> Result<Self, InvalidParameter> {
+        Ok(Self { local: Local::of("k-gt", momentum, local)?, ..self })
     }
 
     /// With outer momentum, if asked, whose step size takes the place of eta_s.
@@ -83,8 +97,8 @@ impl Method for KGt {
         if s.t.is_multiple_of(self.local_steps) {
             s.combine(U, 0.0, &[(1.0, X)])?;
         }
-        s.gradient(U, g)?;
-        self.local.step(s, U, m, &CORRECTION.direction(alpha, g, c))?;
+        self.local.gradient(s, U, g)?;
+        self.local.step(s, U, m, &CORRECTION.direction(self.local.at, alpha, g, c), s.t + 1)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             let (z, d, moved) = (g, Vector(g.0 + 1), U);
             let slack = self.local.slack();
@@ -97,7 +111,16 @@ impl Method for KGt {
             s.pull(&[(moved, X), (z, d)])?;
             s.combine(X, 1.0, &[(1.0, moved)])?;
             CORRECTION.add(s, c, 1.0, d)?; // d = W z - z
+            self.local.share(s, m, d)?;
         }
         Ok(())
+    }
+
+    fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
+        self.local.check("k-gt", network)
+    }
+
+    fn muon(&self) -> Option<&Muon> {
+        self.local.muon()
     }
 }

@@ -15,16 +15,24 @@
 //! so beta is by default `min((1 - mu)/tau, (1 - mu)^2/(2 mu))`, with mu^2 instead of the last mu in Nesterov's form; see
 //! `mile_theory::momentum`.
 //!
+//! With AdamW or Muon (ours) c acts on the step or on the gradient, as in [`Mile`](super::Mile), and beta is by default 0.4/tau.
+//!
 //! With [`OuterMomentum`] (ours) a finished round moves phi along its progress from the model a at its start before phi is sent:
 //! `u = mu u + (a - phi) ;  phi = a - eta (mu u + a - phi)`. Progress is then up to eta/(1 - mu) times as large, and the default beta is as
 //! much smaller.
 //!
 //! Sent: phi. Stored: x, c; with momentum also m; with outer momentum also a and u.
 
+use super::parts::Local;
 use super::primal_dual::{PLAIN, Steps};
-use super::{Momentum, OuterMomentum};
+use super::{CorrectionAt, LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
+use crate::network::Network;
+use crate::optimiser::Muon;
+
+/// tau beta with AdamW or Muon, whose steps are as large where gradients are small.
+const PRECONDITIONED: f64 = 0.4;
 
 /// Local exact diffusion.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,29 +45,34 @@ pub struct Led {
 impl Led {
     /// `beta` is 1/tau unless given.
     pub fn new(local_steps: u64, beta: Option<f64>) -> Result<Self, InvalidParameter> {
-        Self::with_momentum(local_steps, beta, None, None)
+        Self::with_parts(local_steps, beta, None, &LocalSteps::default(), None)
     }
 
-    /// With momentum in the local steps, or on the progress of rounds.
-    pub fn with_momentum(
+    /// With momentum or another optimiser in the local steps, or momentum on the progress of rounds.
+    pub fn with_parts(
         local_steps: u64,
         beta: Option<f64>,
         momentum: Option<Momentum>,
+        local: &LocalSteps,
         outer: Option<OuterMomentum>,
     ) -> Result<Self, InvalidParameter> {
         let check = Checker("led");
-        let outer = OuterMomentum::of("led", outer)?;
+        let (local, outer) = (Local::of("led", momentum, local)?, OuterMomentum::of("led", outer)?);
         let local_steps = check.at_least_one("local_steps", local_steps)?;
         let tau = local_steps as f64;
-        let usual = momentum.map_or(1.0 / tau, |momentum| {
-            let slack = 1.0 - momentum.mu;
-            (slack / tau).min(0.5 * slack * slack / momentum.mu.powi(momentum.order()))
-        });
+        let usual = match (&local.by, local.at) {
+            (Optimizer::Momentum(momentum), CorrectionAt::Gradient { .. }) => {
+                let slack = 1.0 - momentum.mu;
+                (slack / tau).min(0.5 * slack * slack / momentum.mu.powi(momentum.order()))
+            }
+            (by, _) if by.is_preconditioned() => PRECONDITIONED / tau,
+            _ => 1.0 / tau,
+        };
         let gain = outer.map_or(1.0, |outer| outer.gain().max(1.0));
         let beta = beta.unwrap_or(usual / gain);
         let beta =
             check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; 1/tau is usual")?;
-        Ok(Self { local_steps, beta, steps: Steps { local: momentum.into(), outer, ..PLAIN } })
+        Ok(Self { local_steps, beta, steps: Steps { local, outer, ..PLAIN } })
     }
 }
 
@@ -72,10 +85,18 @@ impl Method for Led {
         if s.t.is_multiple_of(self.local_steps) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s)?;
+        self.steps.local_step(s, s.t + 1)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             self.steps.exchange(s, 1.0, self.beta)?;
         }
         Ok(())
+    }
+
+    fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
+        self.steps.check("led", network)
+    }
+
+    fn muon(&self) -> Option<&Muon> {
+        self.steps.local.muon()
     }
 }

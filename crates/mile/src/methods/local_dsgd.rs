@@ -28,6 +28,9 @@
 //! except that m is kept through the exchange, as PyTorch's optimizer keeps it, where the paper starts every round with m = 0.
 //! There is no proximal form with momentum.
 //!
+//! With another [optimiser](crate::optimiser), such as AdamW or Muon, its step takes the place of `alpha grad f(x)`: what most systems for
+//! training networks without a server do. There is no proximal form of it.
+//!
 //! With [compression](crate::compression) agents send differences from public copies (`methods/parts/public_copy.rs`), and mixing is damped:
 //!
 //! ```text
@@ -40,15 +43,16 @@
 //! `u = mu u + (a - x) ; x = a - eta (mu u + a - x)`. On the complete graph with weights 1/N this is DiLoCo (Douillard et al. 2023) with plain
 //! local steps. There is no proximal form of it.
 //!
-//! Sent: x; compressed C(x - y). Stored: x; with momentum also m; compressed also y and s; with outer momentum also a and u.
+//! Sent: x; compressed C(x - y). Stored: x; with momentum also m; with AdamW or Muon also m and v; compressed also y and s; with outer momentum also a and u.
 
 use super::parts::{Correction, Exchange, Local};
 use super::primal_dual::{PLAIN, Steps, X};
-use super::{Momentum, OuterMomentum};
+use super::{LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
+use crate::optimiser::Muon;
 
 /// Local decentralized (stochastic) gradient descent.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +73,16 @@ impl LocalDsgd {
     /// With momentum in the local steps: DFedAvgM.
     pub fn with_momentum(self, momentum: Option<Momentum>) -> Self {
         Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
+    }
+
+    /// With these local steps, and a momentum unless they have an optimiser.
+    pub fn with_local(
+        self,
+        momentum: Option<Momentum>,
+        local: &LocalSteps,
+    ) -> Result<Self, InvalidParameter> {
+        let local = Local::of("local-dsgd", momentum, local)?;
+        Ok(Self { steps: Steps { local, ..self.steps }, ..self })
     }
 
     /// With outer momentum, if asked.
@@ -94,7 +108,7 @@ impl Method for LocalDsgd {
         if s.t.is_multiple_of(self.local_steps) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s)?;
+        self.steps.local_step(s, s.t + 1)?;
         if (s.t + 1).is_multiple_of(self.local_steps) {
             self.steps.exchange(s, self.gamma, 0.0)?; // W x = x + d
         }
@@ -102,11 +116,15 @@ impl Method for LocalDsgd {
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        self.steps.exchange.check("local-dsgd", network)
+        self.steps.check("local-dsgd", network)
+    }
+
+    fn muon(&self) -> Option<&Muon> {
+        self.steps.local.muon()
     }
 
     fn takes_penalty(&self) -> bool {
-        let Steps { local, exchange, outer, .. } = self.steps;
-        local == Local::Plain && exchange == Exchange::Whole && outer.is_none()
+        let Steps { local, exchange, outer, .. } = &self.steps;
+        local.by == Optimizer::Sgd && *exchange == Exchange::Whole && outer.is_none()
     }
 }

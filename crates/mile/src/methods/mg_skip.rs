@@ -57,7 +57,7 @@ impl Method for MgSkip {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        PLAIN.local_step(s)?;
+        PLAIN.local_step(s, s.t + 1)?;
         if !self.coin.is_heads(s.t) {
             return Ok(());
         }

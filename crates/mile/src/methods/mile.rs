@@ -15,7 +15,8 @@
 //! differences; this form needs one gradient per step, which may be stochastic. A gamma different from xi is our
 //! extension (decoupled MILE): gamma sets how fast the agents reach consensus, xi how strongly the drift of local
 //! steps is corrected. It reaches a stationary point for every stable pair. So does an xi that changes from round to round
-//! ([`Weight`]), since it is the same for all agents.
+//! ([`Weight`]), since it is the same for all agents. The nearest published relative of decoupled MILE is FSPDA-SA (Yau, Liu, Wai
+//! 2024), for random edges and tau = 1, in which exchange and step start from the same x (`fspda.rs`).
 //!
 //! With momentum mu, also ours, the correction passes through it:
 //!
@@ -25,6 +26,14 @@
 //!
 //! A fixed point has m = 0, so it is exact as before. m is not sent, and an exchange leaves it unchanged. For small step
 //! sizes it needs about `mu xi < gamma (1 - mu)^2` (`mile_theory::momentum`).
+//!
+//! With another [optimiser](crate::optimiser) s, such as AdamW or Muon, also ours, c acts on its step or on the gradient
+//! ([`CorrectionAt`](super::CorrectionAt)):
+//!
+//! ```text
+//! "step":      v = x - alpha s(grad f(x)) + c
+//! "gradient":  v = x - alpha s(grad f(x) - (p/alpha) c)
+//! ```
 //!
 //! With [`Weight::Adaptive`], also ours, the edges determine xi: each counts to the extent that the difference of its ends points in
 //! the same direction from exchange to exchange ([`steady`](crate::steady)), as the drift of local steps does and the noise of
@@ -45,16 +54,18 @@
 //! With [`OuterMomentum`], also ours, a finished round moves v along its progress from the model a at its start before v is sent:
 //! `u = mu u + (a - v) ; v = a - eta (mu u + a - v)`. A fixed point has v = a and u = 0, so it is exact as before.
 //!
-//! Sent: v; adaptive also a summary of up to 513 numbers; compressed C(v - y). Stored: x, c; with momentum also m; adaptive also p, the
+//! Sent: v; adaptive also a summary of up to 513 numbers; compressed C(v - y). Stored: x, c; with momentum also m; with AdamW or Muon
+//! also m and v, with AMSGrad v_max too; adaptive also p, the
 //! last v; compressed also y and s; with outer momentum also a and u.
 
-use super::parts::Exchange;
+use super::parts::{Exchange, Local};
 use super::primal_dual::{PLAIN, Steps};
-use super::{Momentum, OuterMomentum};
+use super::{LocalSteps, Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step};
 use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
+use crate::optimiser::Muon;
 use crate::schedule::Weight;
 
 /// MILE, the paper's (`gamma = xi`) or decoupled.
@@ -109,6 +120,16 @@ impl Mile {
         Self { steps: Steps { local: momentum.into(), ..self.steps }, ..self }
     }
 
+    /// With these local steps, and a momentum unless they have an optimiser.
+    pub fn with_local(
+        self,
+        momentum: Option<Momentum>,
+        local: &LocalSteps,
+    ) -> Result<Self, InvalidParameter> {
+        let local = Local::of("mile", momentum, local)?;
+        Ok(Self { steps: Steps { local, ..self.steps }, ..self })
+    }
+
     /// With outer momentum, if asked.
     pub fn with_outer(self, outer: Option<OuterMomentum>) -> Result<Self, InvalidParameter> {
         let outer = OuterMomentum::of("mile", outer)?;
@@ -132,6 +153,12 @@ impl Mile {
         0.1 * gamma / local_steps.max(1) as f64
     }
 
+    /// The default xi with AdamW or Muon: tau xi = 0.4, a good start on language models (`experiments/languages`). With the default gamma it
+    /// is stable for small steps on every network.
+    pub fn preconditioned_xi(local_steps: u64) -> f64 {
+        0.4 / local_steps.max(1) as f64
+    }
+
     /// The default xi: 0.9 times the paper's bound 2/(tau + 3).
     pub fn paper_xi(local_steps: u64) -> f64 {
         0.9 * 2.0 / (local_steps as f64 + 3.0)
@@ -146,14 +173,14 @@ impl Method for Mile {
     /// From x(-1) to x(0), with c = 0.
     fn start(&self, s: &mut Step) -> Result<(), AgentsError> {
         self.steps.begin_round(s)?;
-        self.steps.local_step(s)
+        self.steps.local_step(s, 1)
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         if s.t > 0 && (s.t - 1).is_multiple_of(self.local_steps) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s)?;
+        self.steps.local_step(s, s.t + 2)?;
         if s.t.is_multiple_of(self.local_steps) {
             let xi = self.xi.at(s.round);
             self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
@@ -162,6 +189,10 @@ impl Method for Mile {
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        self.steps.exchange.check("mile", network)
+        self.steps.check("mile", network)
+    }
+
+    fn muon(&self) -> Option<&Muon> {
+        self.steps.local.muon()
     }
 }

@@ -30,7 +30,7 @@ impl Method for Nids {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        PLAIN.local_step(s)?;
+        PLAIN.local_step(s, s.t + 1)?;
         PLAIN.exchange(s, 0.5, 0.5)
     }
 }

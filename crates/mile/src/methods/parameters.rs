@@ -2,7 +2,7 @@
 
 use super::dsgd::Variant;
 use super::mile::Mile;
-use super::{Momentum, OuterMomentum};
+use super::{LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::compression::Compression;
 use crate::method::InvalidParameter;
 use crate::schedule::Weight;
@@ -17,15 +17,17 @@ pub struct Parameters {
     pub local_steps: Option<u64>,
     /// Weight of the correction (mile).
     pub xi: Option<Weight>,
-    /// Weight of the mixing (mile; local-dsgd with compression).
+    /// Weight of the mixing (mile, fspda, gasloc; local-dsgd and motef with compression).
     pub gamma: Option<f64>,
     /// Momentum mu of the local steps.
     pub momentum: Option<f64>,
     /// Whether it has Nesterov's form rather than that of heavy ball.
     pub nesterov: Option<bool>,
-    /// Momentum on the progress of rounds (mile, led, k-gt, local-dsgd).
+    /// The optimiser of local steps and what belongs to it (mile, led, k-gt, local-dsgd, dinno, diloco, noloco, gasloc).
+    pub local: LocalSteps,
+    /// Momentum on the progress of rounds (mile, led, k-gt, local-dsgd, diloco, noloco, gasloc).
     pub outer: Option<OuterMomentum>,
-    /// How messages are compressed (mile, local-dsgd).
+    /// How messages are compressed (mile, local-dsgd, motef).
     pub compression: Option<Compression>,
     /// Whether the problem has a penalty: the method then takes its proximal form, or is refused.
     pub penalty: bool,
@@ -114,13 +116,19 @@ impl Parameters {
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self { local_steps, xi, gamma, momentum, nesterov, outer, compression, penalty: _, own } = self;
+        let Self { local_steps, xi, gamma, momentum, nesterov, local, outer, compression, penalty: _, own } =
+            self;
+        let LocalSteps { optimizer, correction, clip, share_moments } = local;
         let parts = [
             ("local_steps", local_steps.map(|steps| steps.to_string())),
             ("xi", xi.map(|xi| xi.to_string())),
             ("gamma", gamma.map(|gamma| gamma.to_string())),
             ("momentum", momentum.map(|mu| mu.to_string())),
             ("nesterov", nesterov.filter(|yes| *yes).map(|yes| yes.to_string())),
+            ("optimizer", optimizer.as_ref().map(|by| by.to_string())),
+            ("correction", correction.map(|at| at.to_string())),
+            ("clip", clip.map(|most| most.to_string())),
+            ("share_moments", share_moments.map(|rounds| rounds.to_string())),
             ("outer", outer.map(|outer| outer.to_string())),
             ("compression", compression.map(|by| by.to_string())),
         ];
@@ -144,6 +152,19 @@ impl Parameters {
         let gamma = *self.gamma.get_or_insert(least);
         if has_correction {
             self.xi.get_or_insert(Mile::compressed_xi(self.tau(), gamma).into());
+        }
+    }
+
+    /// Whether local steps divide by the size of gradients, as those of AdamW and Muon do.
+    pub fn is_preconditioned(&self) -> bool {
+        self.local.optimizer.as_ref().is_some_and(Optimizer::is_preconditioned)
+    }
+
+    /// Fills in the weights of MILE with AdamW or Muon, where they are not given: the smallest eigenvalue of W bounds them.
+    pub fn weights_of_optimizer(&mut self, lambda_n: f64) {
+        if self.is_preconditioned() {
+            self.gamma.get_or_insert(Mile::adaptive_gamma(lambda_n));
+            self.xi.get_or_insert(Mile::preconditioned_xi(self.tau()).into());
         }
     }
 

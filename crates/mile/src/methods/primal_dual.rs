@@ -21,22 +21,24 @@
 //! | NIDS | 1/2 | 1/2 | always, after an unmixed first step |
 //!
 //! With momentum the correction passes through it, `m = mu m + (alpha grad f(x) - c)` and `v = x - m`: at a fixed point
-//! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size.
+//! m = 0, and the rest is as above. m is in units of x, as c is, so it is rescaled with the step size. With AdamW or Muon, c acts before
+//! or after the optimiser (`parts/correction.rs`).
 //!
 //! With outer momentum, v is replaced by the outer step before it is sent.
 
 use super::parts::{Correction, Exchange, Local, Needs, OuterMomentum, Place, Vectors};
 use crate::agents::{AgentsError, Step, Vector};
-use crate::method::{Layout, Unit};
+use crate::method::{InvalidParameter, Layout, Unit};
+use crate::network::Network;
 
 pub(super) const X: Vector = Vector(0);
 
 /// Plain steps, the correction c, and exchanges of v.
 pub(super) const PLAIN: Steps =
-    Steps { correction: Correction::Dual, local: Local::Plain, exchange: Exchange::Whole, outer: None };
+    Steps { correction: Correction::Dual, local: Local::PLAIN, exchange: Exchange::Whole, outer: None };
 
 /// The steps of a method, by its parts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Steps {
     pub(super) correction: Correction,
     pub(super) local: Local,
@@ -46,33 +48,33 @@ pub(super) struct Steps {
 
 impl Steps {
     /// The scratch vector g holds the gradient, and then the result of an exchange.
-    fn vectors(self) -> Vectors<5> {
+    fn vectors(&self) -> Vectors<5> {
         let own = Needs { state: &[("x", Unit::Fixed)], scratch: &["g"] };
         let local = self.local.needs(self.correction.unit());
         let outer = if self.outer.is_some() { OuterMomentum::NEEDS } else { Needs::NOTHING };
         Vectors([own, self.correction.needs(), local, self.exchange.needs(), outer])
     }
 
-    pub(super) fn layout(self) -> Layout {
+    pub(super) fn layout(&self) -> Layout {
         self.vectors().layout()
     }
 
     /// Before the first local step of a round.
-    pub(super) fn begin_round(self, s: &mut Step) -> Result<(), AgentsError> {
+    pub(super) fn begin_round(&self, s: &mut Step) -> Result<(), AgentsError> {
         if self.outer.is_some() { OuterMomentum::begin(s, X, self.vectors().state(4)) } else { Ok(()) }
     }
 
-    /// `x = v = x - alpha grad f(x) + c`, as the local optimiser does it.
-    pub(super) fn local_step(self, s: &mut Step) -> Result<(), AgentsError> {
+    /// `x = v = x - alpha grad f(x) + c`, as the local optimiser does it in its `number`-th step.
+    pub(super) fn local_step(&self, s: &mut Step, number: u64) -> Result<(), AgentsError> {
         let vectors = self.vectors();
         let (g, c, m) = (vectors.scratch(0), vectors.state(1), vectors.state(2));
-        s.gradient(X, g)?;
-        self.local.step(s, X, m, &self.correction.direction(s.step_size, g, c))
+        self.local.gradient(s, X, g)?;
+        self.local.step(s, X, m, &self.correction.direction(self.local.at, s.step_size, g, c), number)
     }
 
     /// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`. In an adaptive exchange c has a separate
     /// sum e.
-    pub(super) fn exchange(self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
+    pub(super) fn exchange(&self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
         let (v, vectors) = (X, self.vectors());
         if let Some(outer) = self.outer {
             let a = vectors.state(4);
@@ -81,6 +83,13 @@ impl Steps {
         let place = Place { free: vectors.scratch(0), state: vectors.state(3), scratch: vectors.scratch(3) };
         let (d, e) = self.exchange.pull(s, v, place)?;
         self.correction.add(s, vectors.state(1), xi, e)?;
-        s.combine(X, 1.0, &[(gamma, d)])
+        s.combine(X, 1.0, &[(gamma, d)])?;
+        self.local.share(s, vectors.state(2), vectors.scratch(0))
+    }
+
+    /// An error if the parts cannot be used on this network.
+    pub(super) fn check(&self, method: &str, network: &Network) -> Result<(), InvalidParameter> {
+        self.exchange.check(method, network)?;
+        self.local.check(method, network)
     }
 }

@@ -69,7 +69,7 @@ impl Method for ProxSkip {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        PLAIN.local_step(s)?;
+        PLAIN.local_step(s, s.t + 1)?;
         if self.coin.is_heads(s.t) {
             let gamma = 1.0 / (2.0 * self.chi);
             PLAIN.exchange(s, gamma, self.beta * gamma)?;

@@ -64,11 +64,6 @@ impl Method for Scaffold {
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
-        if network.averages_at_once() && !network.varies() {
-            return Ok(());
-        }
-        let got = "a network on which one exchange is not the average of all agents";
-        let expected = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
-        Err(Checker("scaffold").refuse("network", got, expected))
+        Checker("scaffold").averages(network)
     }
 }

@@ -8,7 +8,14 @@ pub trait HeldOut<T: Real>: Send + Sync {
     /// What is measured, in the order of [`measure`](Self::measure).
     fn metrics(&self) -> &[Metric];
 
-    /// Measures the model `x`: one number for each of [`metrics`](Self::metrics), NaN where it is undefined.
+    /// Names of further measures, which [`measure`](Self::measure) gives after the others; none by default. It is not known which of their
+    /// values are better.
+    fn own_metrics(&self) -> &[String] {
+        &[]
+    }
+
+    /// Measures the model `x`: one number for each of [`metrics`](Self::metrics) and of [`own_metrics`](Self::own_metrics), NaN where it is
+    /// undefined.
     fn measure(&self, x: &[T]) -> Result<Vec<f64>, Failure>;
 
     /// Measures the model `x` of an agent, which may have data of its own besides it, such as the statistics of batch norms. Called

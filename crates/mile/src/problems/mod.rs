@@ -20,7 +20,7 @@ pub use metric::Metric;
 pub use penalty::{InvalidPenalty, Penalty};
 pub use quadratic::{InvalidQuadratic, Quadratic};
 pub use table::{AgentWeights, InvalidTable, Loss, Shard, Table, TableObjective, has_normal_equations};
-pub use tensors::{NamedTensors, Tensor, TensorPart};
+pub use tensors::{NamedTensors, Tensor, TensorPart, matrices};
 
 pub use crate::agents::Failure;
 
@@ -147,7 +147,8 @@ pub trait Problem<T: Real>: Send + Sync {
         None
     }
 
-    /// The problem's own starting point, such as a neural network's initialisation; none to start at zero.
+    /// The problem's own starting point, such as a neural network's initialisation, or one for each agent, row after row; none to start at
+    /// zero.
     fn initial(&self, seed: u64) -> Result<Option<Vec<T>>, Failure> {
         let _ = seed;
         Ok(None)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::optimiser::{MatrixPart, Muon};
 use crate::real::Real;
 
 /// A part of the variable: its name, shape and place, without numbers.
@@ -16,6 +17,21 @@ pub struct TensorPart {
     /// Rows and columns of the matrix that its entries form, row after row in the order of the variable: all inputs by all outputs
     /// of a layer, or the reverse. None for vectors, such as biases.
     pub matrix: Option<[usize; 2]>,
+}
+
+impl TensorPart {
+    /// This part of the model `x`, in the order of the variable.
+    pub fn export<T: Real>(&self, x: &[T]) -> Tensor {
+        let values = x[self.range.clone()].iter().map(|value| value.wide() as f32).collect();
+        Tensor { name: self.name.clone(), shape: self.shape.clone(), values }
+    }
+}
+
+/// The matrices among the parts of a variable that Muon steps along.
+pub fn matrices(parts: &[TensorPart], muon: &Muon) -> Vec<MatrixPart> {
+    let is_ours = |part: &&TensorPart| !muon.exclude.iter().any(|word| part.name.contains(word));
+    let matrix = |part: &TensorPart| part.matrix.map(|shape| MatrixPart { range: part.range.clone(), shape });
+    parts.iter().filter(is_ours).filter_map(matrix).collect()
 }
 
 /// A part of a model in row-major order, such as a layer's weights.
@@ -37,10 +53,6 @@ pub trait NamedTensors<T: Real>: Send + Sync {
     /// The same with the numbers of the model `x`, for export. By default in the order of the variable; others reorder the numbers
     /// of a part.
     fn export(&self, x: &[T]) -> Vec<Tensor> {
-        let tensor = |part: TensorPart| {
-            let values = x[part.range].iter().map(|value| value.wide() as f32).collect();
-            Tensor { name: part.name, shape: part.shape, values }
-        };
-        self.parts().into_iter().map(tensor).collect()
+        self.parts().iter().map(|part| part.export(x)).collect()
     }
 }

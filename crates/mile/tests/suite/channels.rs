@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mile::agents::{Agents, AgentsError, CompressedPull, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::block;
 use mile::compression::Compression;
 use mile::engine::Engine;
@@ -14,8 +14,10 @@ use mile::engine::parts::{Drift, measure_drift};
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
+use mile::methods::{LocalSteps, Optimizer};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::optimiser::Adam;
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::ranks::{Alone, Together};
 use mile::run::Run;
@@ -23,7 +25,7 @@ use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::steady::{message_bytes, remember, share, steadiness, summary};
 use mile::varying::TimeVarying;
-use mile::verbs::{Rows, Verbs};
+use mile::verbs::{LocalWork, Rows, Verbs};
 
 use crate::common::*;
 
@@ -64,6 +66,14 @@ impl Agents for Rank<'_> {
 
     fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.noted.prox(x, step)
+    }
+
+    fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
+        self.noted.optimise(step)
+    }
+
+    fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
+        self.noted.clip(g, most)
     }
 
     fn pull(&mut self, round: u64, pairs: &[(Vector, Vector)]) -> Result<u64, AgentsError> {
@@ -175,7 +185,8 @@ impl Agents for Rank<'_> {
         for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
             let (verbs, problem) = (self.noted.stage(0), self.problem);
             Rows::alone(agent, vectors, |rows| {
-                verbs.iter().try_for_each(|verb| rows.carry_out(verb, problem, SEED))
+                let work = LocalWork { problem, seed: SEED, matrices: &[] };
+                verbs.iter().try_for_each(|verb| rows.carry_out(verb, &work))
             })?;
         }
         self.noted.clear();
@@ -382,19 +393,29 @@ fn simulator_and_channels_agree(
     ranks: usize,
     wrap: impl Fn(Box<dyn Problem<f32>>) -> Box<dyn Problem<f32>>,
 ) {
-    let plain = catalogue::ALL.iter().map(|entry| (entry, None, None));
-    let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
+    let named = |name: &str| catalogue::find(name).unwrap();
+    let plain = catalogue::ALL.iter().map(|entry| (entry, Parameters::default()));
+    let adaptive = Parameters { xi: Some(Weight::Adaptive(0.1)), ..Parameters::default() };
     let compressed = [
         ("mile", Compression::EightBit),
         ("mile", Compression::TopK(0.4)),
         ("local-dsgd", Compression::TopK(0.2)),
+        ("motef", Compression::TopK(0.4)),
     ]
-    .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
-    for (entry, xi, compression) in plain.chain([adaptive]).chain(compressed) {
+    .map(|(name, by)| (named(name), Parameters { compression: Some(by), ..Parameters::default() }));
+    let local = |amsgrad| LocalSteps {
+        optimizer: Some(Optimizer::Adam(Adam { amsgrad, ..Adam::default() })),
+        clip: Some(0.5),
+        share_moments: Some(2),
+        ..LocalSteps::default()
+    };
+    let optimised = [("mile", false), ("mile", true), ("led", true), ("k-gt", false), ("local-dsgd", true)]
+        .map(|(name, amsgrad)| (named(name), Parameters { local: local(amsgrad), ..Parameters::default() }));
+    for (entry, given) in plain.chain([(named("mile"), adaptive)]).chain(compressed).chain(optimised) {
         for (drop_rate, penalty, varying) in CASES {
-            let complete = entry.name == "scaffold";
-            let lasting = complete || compression.is_some();
-            let takes_penalty = entry.takes_penalty() && compression.is_none();
+            let complete = entry.has_server();
+            let lasting = complete || given.compression.is_some();
+            let takes_penalty = entry.takes_penalty() && !lasting && !given.is_preconditioned();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {
                 continue;
             }
@@ -409,8 +430,7 @@ fn simulator_and_channels_agree(
             let local_steps = entry.has_local_steps().then_some(3);
             // More exchanges per round than are deferred together.
             let own = if entry.name == "mg-skip" { vec![("gossip", 37u64.into())] } else { Vec::new() };
-            let parameters =
-                Parameters { local_steps, penalty, xi, compression, own, ..Parameters::default() };
+            let parameters = Parameters { local_steps, penalty, own, ..given.clone() };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));

@@ -272,7 +272,7 @@ fn methods_without_a_proximal_step_refuse_a_penalty() {
         (ring(Rule::LazyMetropolis), network(mile::graph::Topology::Complete, 8, Rule::Metropolis));
     let problem = elastic_net(shards(), L1);
     for entry in catalogue::ALL {
-        let network = if entry.name == "scaffold" { &complete } else { &lazy };
+        let network = if entry.has_server() { &complete } else { &lazy };
         let found = entry.build(&penalised(), network, 0);
         assert_eq!(found.is_ok(), entry.takes_penalty(), "{}", entry.name);
         if let Err(error) = found {

@@ -44,6 +44,10 @@ fn exact_methods_stay_exact_when_a_third_of_the_edges_are_down() {
         ("nids", Parameters::default()),
         ("gradient-tracking", Parameters::default()),
         ("proxskip", tau(5)),
+        ("lt-admm", tau(5)),
+        ("dinno", tau(5)),
+        ("fspda", Parameters::default()),
+        ("motef", Parameters::default()),
     ];
     for (name, parameters) in rows {
         let gradient = worst(&dropping(Rule::LazyMetropolis, 0.3), name, &parameters, 12_000);
@@ -63,6 +67,10 @@ fn exact_methods_stay_exact_when_each_round_has_another_matching() {
         ("diging", tau(5)),
         ("ed", Parameters::default()),
         ("gradient-tracking", Parameters::default()),
+        ("lt-admm", tau(5)),
+        ("dinno", tau(5)),
+        ("fspda", Parameters::default()),
+        ("motef", Parameters::default()),
     ];
     let plain = ring(Rule::Metropolis);
     for varying in [TimeVarying::RandomMatching, TimeVarying::matchings(plain.graph())] {
@@ -71,8 +79,10 @@ fn exact_methods_stay_exact_when_each_round_has_another_matching() {
             let gradient = worst(&network, name, parameters, 20_000);
             assert!(gradient < 1e-9, "{name} {parameters:?}, {varying}: {gradient:e}");
         }
-        let biased = worst(&network, "local-dsgd", &tau(5), 4_000);
-        assert!(biased > 1e-3, "local DSGD, {varying}: {biased:e}");
+        for name in ["local-dsgd", "noloco", "gasloc"] {
+            let biased = worst(&network, name, &tau(5), 4_000);
+            assert!((1e-3..10.0).contains(&biased), "{name}, {varying}: {biased:e}");
+        }
     }
 }
 

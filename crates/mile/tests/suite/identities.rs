@@ -2,6 +2,7 @@
 
 use mile::agents::Vector;
 use mile::graph::Topology;
+use mile::methods::OuterMomentum;
 use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -9,6 +10,7 @@ use mile::problems::{Batch, Failure, Problem};
 use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
+use mile::varying::TimeVarying;
 
 use crate::common::*;
 
@@ -249,4 +251,145 @@ fn a_weight_that_grows_to_itself_is_constant_even_after_its_rounds() {
     let (short, long) = (path(growing(5, 0.01, 0.04, 20)), path(growing(5, 0.01, 0.16, 40)));
     assert!(distance(&short[..20], &long[..20]) < 1e-13 && distance(&short[..21], &long[..21]) < 1e-13);
     assert!(distance(&short, &long) > 1e-6);
+}
+
+fn with_outer(parameters: Parameters, momentum: f64, step_size: f64) -> Parameters {
+    Parameters { outer: Some(OuterMomentum { momentum, step_size }), ..parameters }
+}
+
+#[test]
+fn diloco_noloco_and_gasloc_without_their_outer_step_are_local_dsgd() {
+    let (complete, start) = (network_of(Topology::Complete), starts());
+    let plain = || with_outer(tau(4), 0.0, 1.0);
+    let dsgd = go(&complete, "local-dsgd", tau(4), &start);
+    assert!(distance(&go(&complete, "diloco", plain(), &start), &dsgd) <= 2e-13);
+    let dsgd = go(&lazy(), "local-dsgd", tau(4), &start);
+    same(&go(&lazy(), "noloco", plain(), &start), &dsgd);
+    same(&go(&lazy(), "gasloc", plain(), &start), &dsgd);
+    for name in ["noloco", "gasloc"] {
+        different(&go(&lazy(), name, tau(4), &start), &dsgd);
+    }
+}
+
+#[test]
+fn diloco_is_local_dsgd_with_outer_momentum_on_the_complete_graph() {
+    let (complete, start) = (network_of(Topology::Complete), starts());
+    let dsgd = go(&complete, "local-dsgd", with_outer(tau(4), 0.9, 0.7), &start);
+    assert_eq!(go(&complete, "diloco", tau(4), &start), dsgd);
+}
+
+/// Momentum on what is gossiped is Nesterov's momentum on the progress of rounds where there is nothing to gossip about.
+#[test]
+fn gasloc_is_diloco_for_an_agent_that_agrees_with_all_others() {
+    let alone = network(Topology::Complete, 1, Rule::Metropolis);
+    let (start, outer) = (scattered(1, DIM), || with_outer(tau(4), 0.6, 0.8));
+    same(&go(&alone, "gasloc", outer(), &start), &go(&alone, "diloco", outer(), &start));
+    // Among different agents only one of them mixes what the momentum adds.
+    let outer_dsgd = go(&lazy(), "local-dsgd", outer(), &starts());
+    different(&go(&lazy(), "gasloc", outer(), &starts()), &outer_dsgd);
+}
+
+/// Where a method settles, from an arbitrary start.
+fn settled(network: &Network, name: &str, parameters: Parameters) -> Vec<Vec<f64>> {
+    let problem = nonconvex(AGENTS, DIM, Batch::Full);
+    let method = build(name, &parameters, network);
+    let mut path = trajectory(&problem, network, &*method, &starts(), 0.02, 6_000);
+    vec![path.pop().unwrap()]
+}
+
+#[test]
+fn diloco_and_noloco_settle_where_local_dsgd_does() {
+    let complete = network_of(Topology::Complete);
+    let dsgd = settled(&complete, "local-dsgd", tau(4));
+    assert!(distance(&settled(&complete, "diloco", tau(4)), &dsgd) < 1e-12);
+    let dsgd = settled(&lazy(), "local-dsgd", tau(4));
+    assert!(distance(&settled(&lazy(), "noloco", tau(4)), &dsgd) < 1e-12);
+    // In GASLoC gradients count eta times there.
+    assert!(distance(&settled(&lazy(), "gasloc", with_outer(tau(4), 0.5, 1.0)), &dsgd) < 1e-12);
+    assert!(distance(&settled(&lazy(), "gasloc", with_outer(tau(4), 0.5, 0.7)), &dsgd) > 1e-3);
+}
+
+#[test]
+fn motef_without_momentum_and_compression_is_diging() {
+    let plain = || Parameters { momentum: Some(0.0), ..none() };
+    same(&go(&lazy(), "motef", plain(), &starts()), &go(&lazy(), "diging", tau(1), &starts()));
+    different(&go(&lazy(), "motef", none(), &starts()), &go(&lazy(), "diging", tau(1), &starts()));
+}
+
+#[test]
+fn fspda_on_a_fixed_graph_is_extra() {
+    let network = ring(Rule::Metropolis);
+    same(&go(&network, "fspda", none(), &starts()), &go(&network, "extra", none(), &starts()));
+}
+
+/// The first round of LT-ADMM has no exchange before it.
+#[test]
+fn lt_admm_with_one_local_step_is_fspda_from_an_unmixed_first_step() {
+    let (network, rho) = (lazy(), 0.8);
+    let admm = go(&network, "lt-admm", tau(1).with("rho", rho), &starts());
+    let fspda =
+        go(&network, "fspda", Parameters { gamma: Some(rho), ..none().with("beta", 0.5 * rho) }, &admm[0]);
+    same(&admm[1..], &fspda[..ROUNDS - 1]);
+}
+
+/// f_i(x) = b_i' x: the gradients do not depend on where they are taken.
+struct Linear;
+
+impl Problem<f64> for Linear {
+    fn agents(&self) -> usize {
+        AGENTS
+    }
+    fn dim(&self) -> usize {
+        DIM
+    }
+    fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
+        Ok(x.iter().map(|x| x * (agent as f64 - 3.0)).sum())
+    }
+    fn gradient(&self, agent: usize, _: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
+        gradient.iter_mut().enumerate().for_each(|(k, g)| *g = agent as f64 - 3.0 + 0.1 * k as f64);
+        Ok(())
+    }
+}
+
+/// FSPDA's x with the weights (gamma + xi, xi) is the v that decoupled MILE sends with (gamma, xi), on any edges: they differ only in where
+/// gradients are taken, before or after the exchange.
+#[test]
+fn fspda_is_decoupled_mile_up_to_the_order_of_exchange_and_step() {
+    let (weight, gamma) = (0.05, 0.8);
+    let mile = Parameters { gamma: Some(gamma), ..xi(1, weight) };
+    let fspda = Parameters { gamma: Some(gamma + weight), ..none().with("beta", weight) };
+    let dropping = ring(Rule::Metropolis).with_drop_rate(0.4).unwrap();
+    let pairs = ring(Rule::Metropolis).with_time_varying(TimeVarying::RandomMatching).unwrap();
+    for network in [lazy(), dropping, pairs] {
+        let path = |problem: &dyn Problem<f64>| {
+            let mile = build("mile", &mile, &network);
+            let mixed = trajectory(problem, &network, &*mile, &starts(), ALPHA, ROUNDS);
+            // MILE's first v: two steps without an exchange.
+            let mut v = starts();
+            for _ in 0..2 {
+                let mut g = [0.0; DIM];
+                for (agent, x) in v.chunks_exact_mut(DIM).enumerate() {
+                    problem.gradient(agent, x, &mut g).unwrap();
+                    x.iter_mut().zip(g).for_each(|(x, g)| *x -= ALPHA * g);
+                }
+            }
+            let fspda = build("fspda", &fspda, &network);
+            let mut sent = vec![v.clone()];
+            sent.extend(trajectory(problem, &network, &*fspda, &v, ALPHA, ROUNDS - 1));
+            // x = v + gamma (W v - v), with the edges of the round.
+            let (mut rows, mut after) = (network.rows(), Vec::new());
+            for (round, v) in sent.iter().enumerate() {
+                network.rows_in_round(3, round as u64, &mut rows);
+                let pulled = |i: usize, k: usize| -> f64 {
+                    rows.row(i).iter().map(|(j, w)| w * (v[j * DIM + k] - v[i * DIM + k])).sum()
+                };
+                after.push((0..v.len()).map(|p| v[p] + gamma * pulled(p / DIM, p % DIM)).collect());
+            }
+            (mixed, after)
+        };
+        let (mile, fspda) = path(&Linear);
+        same(&mile, &fspda);
+        let (mile, fspda) = path(&nonconvex(AGENTS, DIM, Batch::Full));
+        different(&mile, &fspda);
+    }
 }

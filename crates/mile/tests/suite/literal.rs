@@ -268,7 +268,8 @@ pub fn agree(name: &str, parameters: Parameters, literal: impl Fn(&Dense, &Mat) 
     agree_on(&ring(Rule::LazyMetropolis), &scattered(AGENTS, DIM), name, parameters, literal);
 }
 
-fn agree_on(
+/// The same on another network, from another start.
+pub fn agree_on(
     network: &Network,
     start: &[f64],
     name: &str,

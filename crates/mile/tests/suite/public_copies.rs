@@ -39,7 +39,7 @@ fn with_public_copies(
 }
 
 /// A vector of less than a block, rounded to multiples of a power of two.
-fn eight_bits(u: &mut [f64]) {
+pub fn eight_bits(u: &mut [f64]) {
     let largest = u.iter().fold(0.0, |most: f64, u| most.max(u.abs()));
     let mut step = 2f64.powi(-300);
     while 127.0 * step < largest {
@@ -48,7 +48,8 @@ fn eight_bits(u: &mut [f64]) {
     u.iter_mut().for_each(|u| *u = (*u / step).round_ties_even() * step);
 }
 
-fn two_largest(u: &mut [f64]) {
+/// Only the two largest elements.
+pub fn two_largest(u: &mut [f64]) {
     let mut order: Vec<usize> = (0..u.len()).collect();
     order.sort_by(|a, b| u[*b].abs().total_cmp(&u[*a].abs()));
     order[2..].iter().for_each(|k| u[*k] = 0.0);

@@ -24,7 +24,7 @@ fn schedules() -> [Schedule; 3] {
 fn exact_methods_stay_exact_under_every_schedule() {
     let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Full);
     let network = ring(Rule::LazyMetropolis);
-    let exact = catalogue::ALL.iter().filter(|entry| entry.exact && entry.name != "scaffold");
+    let exact = catalogue::ALL.iter().filter(|entry| entry.exact && !entry.has_server());
     for entry in exact {
         let steps = entry.has_local_steps().then_some(4);
         let parameters = Parameters { local_steps: steps, ..Parameters::default() };

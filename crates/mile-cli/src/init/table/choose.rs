@@ -29,12 +29,21 @@ const NUMBERED_AGENTS: [&str; 11] = [
     "school",
 ];
 
+/// What `mile run` should have done in seconds: multiplications of all steps, about.
+const WORK: f64 = 3e10;
+/// Local steps in a round, as in the template.
+const LOCAL_STEPS: f64 = 10.0;
+/// The fewest and the most rounds.
+const ROUNDS: [f64; 2] = [200.0, 5000.0];
+
 /// What is made of a table.
 pub(super) struct Choices {
     /// The use of each column.
     pub(super) uses: Vec<ColumnUse>,
     pub(super) target: usize,
     pub(super) loss: &'static str,
+    /// The column of exposures, to which expected counts are proportional.
+    pub(super) exposure: Option<usize>,
     /// The column that names the agent of a row.
     pub(super) by: Option<usize>,
     pub(super) agents: u64,
@@ -49,6 +58,7 @@ pub(super) enum ColumnUse {
     /// A target of classes.
     Classes,
     Agents,
+    Exposure,
     Number,
     Category,
     /// No use, for this reason.
@@ -82,7 +92,7 @@ impl ColumnUse {
             Self::LeftOut(_) | Self::Category | Self::Agents => Vec::new(),
             // Classes are words, among which the words for missing numbers are not known.
             Self::Classes => column.blanks.iter().cloned().chain(odd()).collect(),
-            Self::Target | Self::Number => odd().collect(),
+            Self::Target | Self::Number | Self::Exposure => odd().collect(),
         }
     }
 }
@@ -99,19 +109,24 @@ impl Choices {
     pub(super) fn of(path: &Path, look: &TableLook, target: Option<&str>) -> Result<Self, LabError> {
         check_names(path, look)?;
         let target = find_target(path, look, target)?;
-        let loss = loss(path, look, &look.columns[target])?;
+        let exposure = exposure_column(look, target);
+        let loss = match exposure {
+            Some(_) => "poisson",
+            None => loss(path, look, &look.columns[target])?,
+        };
         let usable = look.rows - look.columns[target].missing;
         let by = agents_column(look, target);
         let agents = by.map_or(AGENTS.min(usable).max(1), |by| distinct(&look.columns[by]) as u64);
         let holds_out = usable >= FEWEST_TO_HOLD_OUT;
         let use_of = |(k, column): (usize, &ColumnLook)| match k {
-            k if k == target && loss == "least-squares" => ColumnUse::Target,
+            k if k == target && matches!(loss, "least-squares" | "poisson") => ColumnUse::Target,
             k if k == target => ColumnUse::Classes,
             k if Some(k) == by => ColumnUse::Agents,
+            k if Some(k) == exposure => ColumnUse::Exposure,
             _ => feature(column, look, holds_out),
         };
         let uses = look.columns.iter().enumerate().map(use_of).collect();
-        Ok(Self { uses, target, loss, by, agents, holds_out })
+        Ok(Self { uses, target, loss, exposure, by, agents, holds_out })
     }
 
     /// The value of the key `missing`, if it is needed.
@@ -126,10 +141,43 @@ impl Choices {
         gaps(&|used| !matches!(used, ColumnUse::LeftOut(_) | ColumnUse::Category)).then_some("mean")
     }
 
+    /// Number of features, the intercept included.
+    fn width(&self, look: &TableLook) -> f64 {
+        let width = |(column, used): (&ColumnLook, &ColumnUse)| match used {
+            ColumnUse::Number => 1,
+            ColumnUse::Category => distinct(column),
+            _ => 0,
+        };
+        1.0 + look.columns.iter().zip(&self.uses).map(width).sum::<usize>() as f64
+    }
+
+    /// Rounds that take seconds: many for a small table, since classes that are nearly separated converge slowly.
+    pub(super) fn rounds(&self, look: &TableLook) -> u64 {
+        let outputs = if self.loss == "softmax" { distinct(&look.columns[self.target]) as f64 } else { 1.0 };
+        let round = LOCAL_STEPS * look.rows as f64 * self.width(look) * outputs;
+        rounded_down((WORK / round).clamp(ROUNDS[0], ROUNDS[1]), false) as u64
+    }
+
+    /// The gradient norm at which the run ends: a millionth of the target's largest value, or of 1 where losses have no unit.
+    pub(super) fn grad_norm(&self, look: &TableLook) -> f64 {
+        let largest = look.columns[self.target].largest;
+        let scale = if self.loss == "least-squares" && largest > 0.0 { largest } else { 1.0 };
+        rounded_down(1e-6 * scale, true)
+    }
+
+    /// The step size of a Poisson loss, whose curvature has no bound: half the inverse of the trace of its Hessian where expected counts are
+    /// the exposures, as at the start, or the counts, as at the end.
+    pub(super) fn step_size(&self, look: &TableLook) -> Option<f64> {
+        let exposure = &look.columns[self.exposure?];
+        let largest = exposure.mean.max(look.columns[self.target].mean);
+        Some(rounded_down(0.5 / (largest * self.width(look)), false))
+    }
+
     /// Why the loss is what it is.
     pub(super) fn loss_reason(&self, look: &TableLook) -> String {
         match self.loss {
             "least-squares" => "it is a number".into(),
+            "poisson" => "it is a count, and there is a column of exposures".into(),
             _ => format!("it has {} values", distinct(&look.columns[self.target])),
         }
     }
@@ -137,6 +185,11 @@ impl Choices {
     pub(super) fn loss_comment(&self, look: &TableLook) -> String {
         match self.loss {
             "least-squares" => "the target is a number; for two classes: \"logistic\"".into(),
+            "poisson" => "the target is a count; for numbers: \"least-squares\"".into(),
+            _ if look.columns[self.target].is_whole && is_count(&look.columns[self.target]) => format!(
+                "the target has {} values; for numbers: \"least-squares\", for counts: \"poisson\" and a number as step_size",
+                distinct(&look.columns[self.target])
+            ),
             _ => {
                 let values = distinct(&look.columns[self.target]);
                 format!("the target has {values} values; for numbers: \"least-squares\"")
@@ -212,6 +265,36 @@ fn loss(path: &Path, look: &TableLook, target: &ColumnLook) -> Result<&'static s
     }
 }
 
+/// A positive number rounded down to its first digit, or to a power of ten.
+fn rounded_down(value: f64, to_power: bool) -> f64 {
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let first = if to_power { "1" } else { &digits[..1] };
+    format!("{first}e{exponent}").parse().unwrap_or(value)
+}
+
+/// Whether a column has counts.
+fn is_count(column: &ColumnLook) -> bool {
+    let are_plain = column.kind == ColumnType::Numbers(NumberFormat::Plain);
+    are_plain && column.is_whole && column.negative == 0 && column.mean > 0.0
+}
+
+/// The column of exposures, by its name, if the target has counts.
+fn exposure_column(look: &TableLook, target: usize) -> Option<usize> {
+    let fits = |(k, column): &(usize, &ColumnLook)| {
+        let are_plain = column.kind == ColumnType::Numbers(NumberFormat::Plain);
+        let are_positive = are_plain && column.negative + column.zeros + column.missing == 0;
+        *k != target && are_positive && says(&column.name, &["exposure"])
+    };
+    let counts = &look.columns[target];
+    look.columns
+        .iter()
+        .enumerate()
+        .find(fits)
+        .map(|(k, _)| k)
+        .filter(|_| is_count(counts) && distinct(counts) > 1)
+}
+
 /// The column that names an agent, by its name: few values, each of which occurs more often than the target is missing.
 fn agents_column(look: &TableLook, target: usize) -> Option<usize> {
     let gaps = look.columns[target].missing;
@@ -261,7 +344,8 @@ fn parts(name: &str) -> Vec<&str> {
 fn feature(column: &ColumnLook, look: &TableLook, holds_out: bool) -> ColumnUse {
     let left_out = |reason: &str| ColumnUse::LeftOut(reason.to_owned());
     let values = distinct(column);
-    let is_numbered = says(&column.name, &["id", "index", "row"]) || column.name.starts_with("Unnamed");
+    let has_id = |name: &str| name.starts_with("ID") || name.ends_with("ID") || name.starts_with("Unnamed");
+    let is_numbered = says(&column.name, &["id", "index", "row"]) || has_id(&column.name);
     // Each row has another number, as far as they are counted.
     let is_number_of_row = column.is_whole && is_numbered && values as u64 >= look.rows;
     match column.kind {
@@ -276,7 +360,7 @@ fn feature(column: &ColumnLook, look: &TableLook, holds_out: bool) -> ColumnUse 
             column.largest
         )),
         ColumnType::Numbers(NumberFormat::Plain) if is_number_of_row => {
-            left_out("by its name, and since no number occurs twice, it numbers the rows")
+            left_out("by its name and its many values, it is a label and not a quantity")
         }
         ColumnType::Numbers(_) | ColumnType::Unclear(..) => ColumnUse::Number,
         ColumnType::Words if values <= MOST_AGENTS && 2 * values as u64 <= look.rows => ColumnUse::Category,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::cell::Cell;
+use super::super::decimal;
 use super::super::formats::{NumberFormat, is_missing_number, is_missing_word};
 use super::{ColumnLook, ColumnType};
 use crate::error::FilePlace;
@@ -30,6 +31,9 @@ pub(super) struct Seen {
     /// Plain numbers that are none with a decimal comma.
     not_comma: u64,
     largest: f64,
+    sum: f64,
+    negative: u64,
+    zeros: u64,
     numbers: Distinct,
     words: HashMap<String, (u64, FilePlace)>,
     /// Words that were one too many for the list.
@@ -49,12 +53,21 @@ struct Tally {
     words: u64,
     /// Words that say that a value is missing.
     blank: HashMap<String, u64>,
-    fits: [u64; NumberFormat::NAMED.len()],
+    /// For each format, the words that fit it.
+    fits: [Fits; NumberFormat::NAMED.len()],
     /// The first word that means different numbers in the formats of a pair.
     unclear: [Option<String>; PAIRS.len()],
     /// Words that fit no format.
     odd: HashMap<String, (u64, FilePlace)>,
+}
+
+/// Words that fit a format.
+#[derive(Clone, Copy, Default)]
+struct Fits {
+    count: u64,
+    /// Those that are whole numbers.
     whole: u64,
+    /// The largest absolute value.
     largest: f64,
 }
 
@@ -77,11 +90,13 @@ impl Tally {
             *self.blank.entry(word.to_owned()).or_default() += count;
             return;
         }
-        let mut value = None;
+        let mut is_number = false;
         for (fits, (_, format, _)) in self.fits.iter_mut().zip(NumberFormat::NAMED) {
             if let Some(number) = format.parse(word) {
-                *fits += count;
-                value = value.or(Some(number));
+                is_number = true;
+                fits.count += count;
+                fits.whole += if number.fract() == 0.0 { count } else { 0 };
+                fits.largest = fits.largest.max(number.abs());
             }
         }
         for (unclear, [a, b]) in self.unclear.iter_mut().zip(PAIRS) {
@@ -91,29 +106,25 @@ impl Tally {
                 *unclear = Some(word.to_owned());
             }
         }
-        match value {
-            Some(value) => {
-                self.whole += if value.fract() == 0.0 { count } else { 0 };
-                self.largest = self.largest.max(value.abs());
-            }
-            None if self.odd.len() <= MOST_ODD || self.odd.contains_key(word) => {
-                self.odd.entry(word.to_owned()).or_insert((0, place)).0 += count;
-            }
-            None => {}
+        if !is_number && (self.odd.len() <= MOST_ODD || self.odd.contains_key(word)) {
+            self.odd.entry(word.to_owned()).or_insert((0, place)).0 += count;
         }
     }
 
-    fn fits(&self, format: NumberFormat) -> u64 {
+    /// The words that fit a format; none fit the plain one.
+    fn fits(&self, format: NumberFormat) -> Fits {
         let place = NumberFormat::NAMED.iter().position(|(_, other, _)| *other == format);
-        place.map_or(0, |place| self.fits[place])
+        place.map_or(Fits::default(), |place| self.fits[place])
     }
 
     fn merge(&mut self, other: Self) {
         self.words += other.words;
-        self.whole += other.whole;
-        self.largest = self.largest.max(other.largest);
         other.blank.into_iter().for_each(|(word, count)| *self.blank.entry(word).or_default() += count);
-        self.fits.iter_mut().zip(other.fits).for_each(|(all, more)| *all += more);
+        for (all, more) in self.fits.iter_mut().zip(other.fits) {
+            all.count += more.count;
+            all.whole += more.whole;
+            all.largest = all.largest.max(more.largest);
+        }
         for (all, more) in self.unclear.iter_mut().zip(other.unclear) {
             *all = all.take().or(more);
         }
@@ -131,8 +142,8 @@ impl Seen {
             Cell::Missing => self.missing += 1,
             Cell::Number(value) if value.is_finite() => self.number(value),
             Cell::Number(value) => self.word(&value.to_string(), 1, &place),
-            Cell::Text(field) => match field.parse::<f64>() {
-                Ok(value) if value.is_finite() => {
+            Cell::Text(field) => match decimal::parse(field) {
+                Some(value) if value.is_finite() => {
                     self.not_comma += u64::from(has_commas && is_no_comma_number(field));
                     self.number(value);
                 }
@@ -145,6 +156,9 @@ impl Seen {
         self.plain += 1;
         self.whole += u64::from(value.fract() == 0.0);
         self.largest = self.largest.max(value.abs());
+        self.sum += value;
+        self.negative += u64::from(value < 0.0);
+        self.zeros += u64::from(value == 0.0);
         // Both zeros are one value.
         self.numbers.add((value + 0.0).to_bits(), 1);
     }
@@ -179,6 +193,9 @@ impl Seen {
         self.whole += other.whole;
         self.not_comma += other.not_comma;
         self.largest = self.largest.max(other.largest);
+        self.sum += other.sum;
+        self.negative += other.negative;
+        self.zeros += other.zeros;
         self.numbers.are_too_many |= other.numbers.are_too_many;
         other.numbers.counts.into_iter().for_each(|(bits, count)| self.numbers.add(bits, count));
         other.words.into_iter().for_each(|(word, (count, place))| self.word(&word, count, &|| place));
@@ -211,6 +228,7 @@ impl Seen {
         };
         let are_numbers = matches!(kind, ColumnType::Numbers(_) | ColumnType::Unclear(..));
         let is_empty = kind == ColumnType::Empty;
+        let fits = tally.fits(format);
         let mut blanks: Vec<String> = tally.blank.into_keys().collect();
         blanks.sort();
         ColumnLook {
@@ -226,8 +244,11 @@ impl Seen {
             values: self.values(are_listed, are_numbers.then_some(&odd)),
             blanks: if are_numbers { blanks } else { Vec::new() },
             odd: if are_numbers { odd } else { Vec::new() },
-            is_whole: self.whole + tally.whole == values,
-            largest: self.largest.max(tally.largest),
+            is_whole: self.whole + fits.whole == values,
+            largest: self.largest.max(fits.largest),
+            mean: self.sum / self.plain.max(1) as f64,
+            negative: self.negative,
+            zeros: self.zeros,
             kind,
         }
     }
@@ -249,7 +270,7 @@ impl Seen {
             NumberFormat::Boolean if !self.are_booleans() => return 0,
             _ => 0,
         };
-        plain + tally.fits(format)
+        plain + tally.fits(format).count
     }
 
     /// Whether the words are those of one pair, such as yes and no.

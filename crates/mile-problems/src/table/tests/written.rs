@@ -14,6 +14,7 @@ fn a_line_that_begins_with_a_hash_is_a_row_unless_comments_are_asked_for() {
     let quoted = "# one, with a \"\nc,a,y\n# two\n\"x\n# no\",3,4\n#\n";
     assert_eq!(one(quoted, "categorical = ['c']\ncomment = '#'").unwrap().about.left_out, [0, 3]);
     refuses("a,y\n# made by hand\n1,2\n", "", &["line 2", "comment"]);
+    refuses("a,y\n1,2\n#3,4\n", "", &["line 3", "comment"]);
     for bad in ["''", "'##'", "','", "'a'", "5"] {
         refuses("a,y\n1,2\n", &format!("comment = {bad}"), &["problem.comment"]);
     }

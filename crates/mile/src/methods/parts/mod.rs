@@ -2,7 +2,7 @@
 //!
 //! | part | what it decides | choices |
 //! |---|---|---|
-//! | [`Local`] | what a gradient does to x | plain, heavy ball, Nesterov |
+//! | [`Local`] | what a gradient does to x | plain, heavy ball, Nesterov, AdamW, AMSGrad, Muon |
 //! | [`Correction`] | what keeps agents on the common problem | none, dual (MILE, LED, ED, ...), tracking (K-GT) |
 //! | [`Exchange`] | what crosses an edge, with what weight | whole, adaptive, compressed |
 //! | [`Outer`], [`OuterMomentum`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD), momentum |
@@ -15,14 +15,18 @@ mod correction;
 mod exchange;
 mod local;
 mod outer;
+mod pairs;
 mod public_copy;
 
+pub use correction::CorrectionAt;
 pub(super) use correction::{Correction, Direction};
 pub(super) use exchange::{Exchange, Place, check_compression};
 pub(super) use local::Local;
-pub use local::Momentum;
+pub use local::{LocalSteps, Momentum, Optimizer};
 pub(super) use outer::Outer;
 pub use outer::OuterMomentum;
+pub(super) use pairs::pair_weight;
+pub(super) use public_copy::PublicCopy;
 
 use crate::agents::Vector;
 use crate::method::{Layout, Unit};

@@ -60,11 +60,16 @@ impl OuterMomentum {
         given: Option<Self>,
     ) -> Result<Option<Self>, InvalidParameter> {
         let Some(outer) = given else { return Ok(None) };
-        let (check, Self { momentum, step_size }) = (Checker(method), outer);
-        check.number("outer.momentum", momentum, (0.0..1.0).contains(&momentum), "a number in [0, 1)")?;
-        let is_positive = step_size > 0.0 && step_size.is_finite();
-        check.number("outer.step_size", step_size, is_positive, "a positive number")?;
+        let outer = outer.checked(method)?;
         Ok((outer != Self { momentum: 0.0, step_size: 1.0 }).then_some(outer))
+    }
+
+    /// An error unless its numbers are in their ranges.
+    pub(in crate::methods) fn checked(self, method: &str) -> Result<Self, InvalidParameter> {
+        let (check, Self { momentum, step_size }) = (Checker(method), self);
+        check.number("outer.momentum", momentum, (0.0..1.0).contains(&momentum), "a number in [0, 1)")?;
+        check.number("outer.step_size", step_size, step_size > 0.0, "a positive number")?;
+        Ok(self)
     }
 
     /// By how much a constant progress is multiplied in the long run.

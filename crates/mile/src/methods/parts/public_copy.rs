@@ -19,16 +19,21 @@ use crate::compression::Compression;
 
 /// The vectors of such exchanges: y and s are state, and two are scratch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct PublicCopy {
-    pub(super) y: Vector,
-    pub(super) s: Vector,
-    pub(super) q: Vector,
-    pub(super) d: Vector,
+pub(in crate::methods) struct PublicCopy {
+    pub(in crate::methods) y: Vector,
+    pub(in crate::methods) s: Vector,
+    pub(in crate::methods) q: Vector,
+    pub(in crate::methods) d: Vector,
 }
 
 impl PublicCopy {
     /// Exchanges v; afterwards s is W y - y.
-    pub(super) fn exchange(self, step: &mut Step, v: Vector, by: Compression) -> Result<Vector, AgentsError> {
+    pub(in crate::methods) fn exchange(
+        self,
+        step: &mut Step,
+        v: Vector,
+        by: Compression,
+    ) -> Result<Vector, AgentsError> {
         let Self { y, s, q, d } = self;
         if step.round.is_multiple_of(by.whole_every()) {
             step.pull(&[(v, d)])?;

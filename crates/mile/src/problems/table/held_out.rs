@@ -42,11 +42,16 @@ impl<T: Real> HeldOutByAgent<T> for Table<T> {
         let loss = self.objective.loss;
         let Some(shard) = self.test.get(agent) else { return Ok(Vec::new()) };
         let samples = Samples::new(self.columns, shard);
-        let predicted = samples.predictions(self.isa, loss, x);
-        let weight = |row: usize| self.is_weighted().then(|| samples.weight(row));
-        let rows = predicted.into_iter().zip(&shard.targets).enumerate();
-        let rows = rows.flat_map(|(row, (p, b))| [p, b.wide()].into_iter().chain(weight(row)));
-        Ok(std::iter::once(samples.loss(self.isa, loss, x)).chain(rows).collect())
+        let (is_weighted, predicted) = (self.is_weighted(), samples.predictions(self.isa, loss, x));
+        let mut numbers = Vec::with_capacity(1 + 3 * predicted.len());
+        numbers.push(samples.loss(self.isa, loss, x));
+        for (row, (p, b)) in predicted.into_iter().zip(&shard.targets).enumerate() {
+            numbers.extend([p, b.wide()]);
+            if is_weighted {
+                numbers.push(samples.weight(row));
+            }
+        }
+        Ok(numbers)
     }
 
     fn combine(&self, agents: &[Vec<f64>]) -> Vec<f64> {

@@ -113,6 +113,8 @@ impl Loss {
         }
     }
 
+    // Loops, not `for_each`: its closure would be a function without the vector instructions of the caller.
+
     /// Replaces the products of rows, `products[c][row]` for class c, by `scale` times the derivatives of the rows' losses with respect to them.
     #[inline(always)]
     pub(super) fn slopes<T: Real>(self, scale: T, products: &mut [Products<T>], targets: &[T]) {
@@ -121,27 +123,37 @@ impl Loss {
         }
         let rows = products[0].iter_mut().zip(targets);
         match self {
-            Self::LeastSquares => rows.for_each(|(p, b)| *p = scale * (*p - *b)),
-            Self::Poisson => rows.for_each(|(p, b)| *p = scale * (exp_or_infinity(*p) - *b)),
+            Self::LeastSquares => {
+                for (p, b) in rows {
+                    *p = scale * (*p - *b);
+                }
+            }
+            Self::Poisson => {
+                for (p, b) in rows {
+                    *p = scale * (exp_or_infinity(*p) - *b);
+                }
+            }
             Self::Huber { delta } => {
                 let delta = T::of(delta);
-                rows.for_each(|(p, b)| {
+                for (p, b) in rows {
                     // Comparisons that are false for NaN, not `min` and `max`, which would drop it.
                     let r = *p - *b;
                     let r = if r > delta { delta } else { r };
                     *p = scale * if r < -delta { -delta } else { r };
-                });
+                }
             }
             Self::Welsch { c } => {
                 let c = T::of(c);
-                rows.for_each(|(p, b)| {
+                for (p, b) in rows {
                     let r = *p - *b;
                     let u = r / c;
                     *p = scale * (r * (-u * u).exp_in_plain_arithmetic());
-                });
+                }
             }
             Self::Logistic | Self::NonconvexLogistic | Self::Softmax { .. } => {
-                rows.for_each(|(p, b)| *p = scale * (-*b * one_over_one_plus_exp(*b * *p)));
+                for (p, b) in rows {
+                    *p = scale * (-*b * one_over_one_plus_exp(*b * *p));
+                }
             }
         }
     }
@@ -154,18 +166,32 @@ impl Loss {
         }
         let rows = products[0].iter_mut().zip(targets);
         match self {
-            Self::LeastSquares => rows.for_each(|(p, b)| *p = 0.5 * (*p - b.wide()).powi(2)),
-            Self::Poisson => rows.for_each(|(p, b)| *p = exp_or_infinity(*p) - b.wide() * *p),
-            Self::Huber { delta } => rows.for_each(|(p, b)| {
-                let r = (*p - b.wide()).abs();
-                *p = if r > delta { delta * (r - 0.5 * delta) } else { 0.5 * r * r };
-            }),
-            Self::Welsch { c } => rows.for_each(|(p, b)| {
-                let u = (*p - b.wide()) / c;
-                *p = 0.5 * c * c * one_minus_exp_minus(u * u);
-            }),
+            Self::LeastSquares => {
+                for (p, b) in rows {
+                    *p = 0.5 * (*p - b.wide()).powi(2);
+                }
+            }
+            Self::Poisson => {
+                for (p, b) in rows {
+                    *p = exp_or_infinity(*p) - b.wide() * *p;
+                }
+            }
+            Self::Huber { delta } => {
+                for (p, b) in rows {
+                    let r = (*p - b.wide()).abs();
+                    *p = if r > delta { delta * (r - 0.5 * delta) } else { 0.5 * r * r };
+                }
+            }
+            Self::Welsch { c } => {
+                for (p, b) in rows {
+                    let u = (*p - b.wide()) / c;
+                    *p = 0.5 * c * c * one_minus_exp_minus(u * u);
+                }
+            }
             Self::Logistic | Self::NonconvexLogistic | Self::Softmax { .. } => {
-                rows.for_each(|(p, b)| *p = log_one_plus_exp(-b.wide() * *p));
+                for (p, b) in rows {
+                    *p = log_one_plus_exp(-b.wide() * *p);
+                }
             }
         }
     }

@@ -1,0 +1,62 @@
+"""What a method of the library does on networks where its section says nothing: what the documentation recommends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _mile
+from .._methods import Algorithm, method
+
+# Parameters that say how MILE weighs its correction and moves its models. If none is given, neither is the paper's method meant.
+_DECIDE = ("xi", "gamma", "momentum", "nesterov", "optimizer", "correction", "compression", "outer")
+_STEPS = ("local_steps", "num_local_steps", "tau")
+_USUAL_STEPS = 10
+# tau xi of a correction around an optimiser, safe in all settings that were tried.
+_WEIGHT = 0.4
+
+
+def complete(algorithms: Any, changed: set[str], has_optimizer: bool) -> tuple[list[Any], list[str]]:
+    """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences."""
+    given = [algorithms] if isinstance(algorithms, dict) else list(algorithms)
+    if not given:
+        given = [method("mile", None if has_optimizer else "auto")]
+    found: list[Any] = []
+    notes: list[str] = []
+    for k, section in enumerate(given):
+        if isinstance(section, dict):
+            section = dict(section)
+            if has_optimizer:
+                _check_optimised(section, k)
+            if not changed.intersection(_DECIDE):
+                notes += _chosen(section, has_optimizer)
+        found.append(section)
+    return found, notes
+
+
+def _chosen(section: Algorithm, has_optimizer: bool) -> list[str]:
+    """Adds what is missing to the section of `mile`, and says so."""
+    if section.get("name") != "mile" or any(key in section for key in _DECIDE):
+        return []
+    steps = next((section[key] for key in _STEPS if key in section), _USUAL_STEPS)
+    if has_optimizer:
+        added: Algorithm = {"gamma": 1.0, "xi": _WEIGHT / steps}
+        why = "as recommended around an optimizer"
+    else:
+        added = {"momentum": 0.9, "xi": "adaptive"}
+        why = "as recommended for networks"
+    section.update(added)
+    words = " and ".join(f"{key}={value!r}" for key, value in added.items())
+    return [f"{section.get('label', 'mile')} runs with {words}, {why}; xi=\"paper\" is the paper's method"]
+
+
+def _check_optimised(section: Algorithm, k: int) -> None:
+    """With an optimizer, the step size is a factor of its learning rates, and nothing can be estimated from gradients."""
+    if section.get("step_size", section.get("lr")) is None:
+        section["step_size"] = 1.0
+    for key in ("optimizer", "share_moments"):
+        if key in section:
+            raise _mile.ExperimentError(f"algorithms[{k}].{key}: expected none, because the problem has an optimizer of PyTorch, got {section[key]!r}; give one of the two")
+    for key in ("step_size", "lr", "xi", "gamma"):
+        if section.get(key) == "auto":
+            expected = "a factor of the optimizer's learning rates, usually 1" if key in ("step_size", "lr") else 'a number, or "adaptive" for xi'
+            raise _mile.ExperimentError(f'algorithms[{k}].{key}: expected {expected}, got "auto", which is estimated from gradients')

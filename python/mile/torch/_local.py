@@ -1,0 +1,103 @@
+"""Any optimiser of PyTorch as the local optimiser: what its step does to a model is the gradient that methods see."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from .. import _mile
+from ._gradients import Models, seeding, trained
+
+if TYPE_CHECKING:
+    from ._host import Host
+
+Optimizers = Callable[[Any], torch.optim.Optimizer]
+"""Makes an optimiser from the trained parameters or, if its argument is called model, from the model."""
+
+Schedulers = Callable[[torch.optim.Optimizer], Any]
+"""Makes a scheduler of learning rates from an optimiser."""
+
+
+def make(optimizer: Optimizers, model: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser of one agent's model."""
+    names = list(inspect.signature(optimizer).parameters)
+    found = optimizer(model if names[:1] == ["model"] else trained(model))
+    if not isinstance(found, torch.optim.Optimizer):
+        raise TypeError(f"optimizer: expected a function that returns a torch.optim.Optimizer, got one that returns {type(found).__name__}")
+    return found
+
+
+class Optimised(Models):
+    """A model with its own optimiser for each agent.
+
+    A gradient lets the optimisers step from x to y on copies of the rows, and gives (x - y)/alpha. So x - alpha g is y, a method's correction c is added to it in units of x,
+    and a method knows nothing of the optimiser. Its state belongs to the agent. The step size alpha is a factor of the learning rates.
+    """
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        assert self.problem.optimizer is not None
+        self.optimizers = [make(self.problem.optimizer, model) for model in self.models]
+        make_scheduler = self.problem.scheduler
+        self.schedulers = [] if make_scheduler is None else [make_scheduler(optimizer) for optimizer in self.optimizers]
+        self.last = -1
+
+    def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
+        """A step of each agent's optimiser."""
+        if x != 0 or draw <= self.last:
+            expected = "a method that evaluates one gradient in each step, at x, such as mile, led or local-dsgd"
+            got = "one that evaluates it elsewhere" if x != 0 else "one that evaluates several"
+            raise _mile.ExperimentError(f"optimizer: expected {expected}, got {got}")
+        self.last = draw
+        self.bind(g)
+        rows, out = self.host.vectors[x], self.host.vectors[g]
+        with torch.no_grad():
+            out.copy_(rows)
+        with seeding(self.problem.device) as seed:
+            for k, optimizer in enumerate(self.optimizers):
+                for loss in self.losses(k, draw, seed):
+                    loss.backward()  # type: ignore[no-untyped-call]
+                if self.problem.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(self.parameters[k], self.problem.clip)
+                with _scaled(optimizer, step_size):
+                    optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+        for scheduler in self.schedulers:
+            scheduler.step()
+        with torch.no_grad():
+            torch.sub(rows, out, out=out)
+            if step_size != 1.0:
+                out.div_(step_size)
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """What optimisers and schedulers remember, for each agent."""
+        found: list[dict[str, Any]] = [{"optimizer": one.state_dict()} for one in self.optimizers]
+        for one, scheduler in zip(found, self.schedulers, strict=False):
+            one["scheduler"] = scheduler.state_dict()
+        return found
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Continues with what they remembered."""
+        for k, (optimizer, one) in enumerate(zip(self.optimizers, state, strict=True)):
+            optimizer.load_state_dict(one["optimizer"])
+            if self.schedulers:
+                self.schedulers[k].load_state_dict(one["scheduler"])
+
+
+@contextmanager
+def _scaled(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
+    """Multiplies the learning rates for one step."""
+    if factor == 1.0:
+        yield
+        return
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * factor
+    yield
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate

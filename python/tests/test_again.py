@@ -1,0 +1,216 @@
+"""Scripts and notebooks that are run twice, results that are handed on, and words of other libraries."""
+
+import pickle
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+
+import mile
+from mile import _names
+from mile._facts import exchanges
+
+PROBLEM = mile.Quadratic(dim=3)
+METHODS = [mile.method("mile", lr=0.1, local_steps=3)]
+
+
+def run(**more: Any) -> mile.Run:
+    return mile.run(problem=PROBLEM, algorithms=METHODS, **{"rounds": 6, "out": "again", **more})
+
+
+def test_a_run_can_be_overwritten_and_nothing_else_can() -> None:
+    first = run(seeds=[0, 1])
+    assert {row["seed"] for row in first.rows} == {0, 1}
+    assert {row["seed"] for row in run(overwrite=True).rows} == {0}
+    assert run(overwrite=True, report=True, tensorboard=True).complete and run(overwrite=True).complete, "with everything that a run may write"
+    Path("again/notes.txt").write_text("mine")
+    with pytest.raises(mile.ExperimentError, match="overwrite: .*notes.txt"):
+        run(overwrite=True)
+    Path("other").mkdir()
+    Path("other/data.csv").write_text("1,2")
+    with pytest.raises(mile.ExperimentError, match="overwrite: .*no run in it"):
+        run(overwrite=True, out="other")
+    assert Path("other/data.csv").exists() and Path("again/notes.txt").exists()
+    with pytest.raises(ValueError, match="overwrite: "):
+        run(overwrite=True, resume=True)
+
+
+def test_a_sweep_can_be_overwritten() -> None:
+    for _ in range(2):
+        found = mile.sweep(problem=PROBLEM, algorithms=METHODS, rounds=2, values={"step_size": [0.1, 0.2]}, out="sweep", overwrite=True)
+    assert len(found.trials) == 2 and mile.load_sweep("sweep").complete
+
+
+def test_a_script_that_is_started_again_goes_on() -> None:
+    first = run(resume="auto")
+    written = (first.folder / "metrics.jsonl").stat().st_mtime_ns
+    again = run(resume="auto")
+    assert (again.x() == first.x()).all() and (again.folder / "metrics.jsonl").read_text().count("\n") == len(first.rows)
+    assert written and run(resume="auto", rounds=9).rows[-1]["round"] == 9
+    by_name = mile.run(problem=PROBLEM, algorithms=METHODS, rounds=4, resume="auto")
+    assert mile.run(problem=PROBLEM, algorithms=METHODS, rounds=6, resume="auto").folder == by_name.folder
+    with pytest.raises(ValueError, match="resume: "):
+        run(resume="yes")
+
+
+def test_runs_tables_and_interrupts_can_be_pickled() -> None:
+    found = run()
+    copy = pickle.loads(pickle.dumps(found))
+    assert (copy.x() == found.x()).all() and copy.rows == found.rows
+    stopped = pickle.loads(pickle.dumps(mile.Stopped("stopped", found)))
+    assert stopped.run.rows == found.rows and str(stopped) == "stopped"
+    swept = mile.sweep(problem=PROBLEM, algorithms=METHODS, rounds=2, values={"step_size": [0.1]}, out="sweep")
+    assert pickle.loads(pickle.dumps(swept)).trials.equals(swept.trials)
+    rng = np.random.default_rng(0)
+    shards = [(rng.normal(size=(9, 2)), rng.normal(size=9)) for _ in range(3)]
+    table = mile.Table(shards, weights=[rng.random(9) for _ in range(3)], test=shards, l2=0.1)
+    of_copy, of_table = (mile.run(problem=one, algorithms=METHODS, rounds=5, out=f"table{k}") for k, one in enumerate((pickle.loads(pickle.dumps(table)), table)))
+    assert (of_copy.x() == of_table.x()).all()
+
+
+def test_rows_of_arrays_have_weights() -> None:
+    rng = np.random.default_rng(1)
+    shards = [(rng.normal(size=(rows, 2)), rng.normal(size=rows)) for rows in (9, 6, 4)]
+    weights = [rng.integers(0, 4, len(b)).astype(float) for _, b in shards]
+    method = [mile.method("mile", step_size=0.05, local_steps=2)]
+    found = mile.run(problem=mile.Table(shards, weights=weights, l2=0.1), network="complete", algorithms=method, rounds=3000).average()
+    a, b, w = (np.concatenate(parts) for parts in ([a for a, _ in shards], [b for _, b in shards], weights))
+    exact = np.linalg.solve(a.T @ (w[:, None] * a) / w.sum() + 0.1 * np.eye(2), a.T @ (w * b) / w.sum())
+    assert found == pytest.approx(exact, abs=1e-8)
+    split = mile.Table((a, b), agents=3, weights=w, l2=0.1)
+    assert mile.run(problem=split, network="complete", algorithms=method, rounds=3000, out="split").average() == pytest.approx(exact, abs=1e-8)
+    with pytest.raises(mile.ExperimentError, match="weights: "):
+        mile.Table(shards, weights=weights[:2])
+    with pytest.raises(ValueError, match="data, agent 1: expected 6 weights"):
+        mile.Table(shards, weights=[weights[0], weights[0], weights[2]])
+    with pytest.raises(mile.ExperimentError, match="problem.weights: "):
+        mile.run(problem=mile.Table(shards, weights="agent"), algorithms=method, out="word")
+
+
+def test_a_notebook_shows_curves() -> None:
+    found = run(seeds=range(2))
+    assert list(found.figures)[0] == "overview" and {"loss-round", "graph"} <= set(found.figures)
+    assert found.figures["overview"] in found._repr_html_() and all(svg.startswith("<svg") for svg in found.figures.values())
+
+
+def test_zeros_leave_gaps_on_logarithmic_axes() -> None:
+    matplotlib.use("agg")
+    found = mile.run(problem=PROBLEM, algorithms=[mile.method("dsgd", lr=0.1)], rounds=20, seeds=[0, 1], out="dsgd")
+    assert found.rows[0]["consensus_error"] == 0.0
+    axes = found.plot("consensus_error")
+    heights = axes.get_lines()[0].get_ydata()
+    assert axes.get_yscale() == "log" and np.isnan(heights[0]) and (np.asarray(heights[1:], float) > 0).all()
+
+
+def test_records_are_handed_to_a_function_and_to_tensorboard() -> None:
+    heard: list[dict[str, Any]] = []
+    found = run(on_record=heard.append, tensorboard=True, seeds=[0, 1], progress=False)
+    assert sorted(heard, key=lambda row: (row["seed"], row["round"])) == found.rows
+    files = list((found.folder / "tensorboard").rglob("events.out.tfevents.*"))
+    assert len(files) == 2 and all(b"consensus_error" in file.read_bytes() for file in files)
+    assert found.resume(rounds=8).rows[-1]["round"] == 8 and heard[-1]["round"] == 8
+
+    def broken(record: dict[str, Any]) -> None:
+        raise ZeroDivisionError("of the logger")
+
+    with pytest.raises(ZeroDivisionError, match="of the logger"):
+        run(out="broken", on_record=broken)
+
+
+def test_runs_and_sweeps_are_loaded_as_what_they_are() -> None:
+    assert mile.load_run(run().folder).complete
+    with pytest.raises(mile.ExperimentError, match="sweep.json"):
+        mile.load_sweep("again")
+    with pytest.raises(mile.ExperimentError, match="config.toml"):
+        mile.load_run("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "adam"}, "torch.optim.AdamW"),
+        ({"name": "fedavg"}, "local-dsgd"),
+        ({"name": "mile", "weight_decay": 0.1}, "belongs to the problem"),
+        ({"name": "mile", "batch_size": 3}, "batch"),
+    ],
+)
+def test_words_of_other_libraries_are_answered(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(mile.ExperimentError, match=said):
+        mile.run(problem=PROBLEM, algorithms=[mile.method(step_size=0.1, **given)], out="hint")
+    assert not Path("hint").exists()
+
+
+def test_a_step_size_has_one_name_at_a_time() -> None:
+    with pytest.raises(TypeError, match="step_size: "):
+        mile.method("mile", 0.1, lr=0.2)
+    with pytest.raises(mile.ExperimentError, match=r"algorithm\[0\].step_size"):
+        mile.run(problem=PROBLEM, algorithms=[mile.method("mile")])
+
+
+def test_names_in_types_are_those_of_the_library() -> None:
+    assert list(typing.get_args(_names.MethodName)) == list(mile.methods().index)
+    keys = mile.keys()
+    assert all(word in keys for word in typing.get_args(_names.Topology))
+
+
+CHECKED = """
+import mile
+mile.run(problem=mile.Quadratic(), network="rng", algorithms=[mile.method("mile", lr=0.1)])
+mile.run(problm=mile.Quadratic())
+mile.method("mille", lr=0.1)
+mile.run(problem=3)
+mile.run(problem=mile.Quadratic(), network="ring", algorithms=[mile.method("mile", lr=0.1)], seeds=range(3), stop={"grad_norm": 1e-6})
+"""
+
+
+def test_type_checkers_see_misspelt_names() -> None:
+    Path("script.py").write_text(CHECKED)
+    found = subprocess.run([sys.executable, "-m", "mypy", "--strict", "script.py"], capture_output=True, text=True)
+    lines = {int(line.split(":")[1]) for line in found.stdout.splitlines() if ": error:" in line}
+    assert lines == {3, 4, 5, 6}, found.stdout
+
+
+class Alone(mile.Method):
+    """Gradient descent without neighbours."""
+
+    def step(self, s: mile.Step) -> None:
+        s.gradient("x", "g")
+        s.combine("x", 1.0, [(-s.step_size, "g")])
+
+
+def _helper(s: mile.Step) -> None:
+    s.mix(("x", "g"))
+
+
+class Helped(Alone):
+    def step(self, s: mile.Step) -> None:
+        _helper(s)
+
+
+class ByWord(Alone):
+    def step(self, s: mile.Step) -> None:
+        getattr(s, "pull")(("x", "g"))
+
+
+class Rule:
+    def __call__(self, s: mile.Step) -> None:
+        s.pull(("x", "g"))
+
+
+class ByRule(Alone):
+    def __init__(self) -> None:
+        self.rule = Rule()
+
+    def step(self, s: mile.Step) -> None:
+        self.rule(s)
+
+
+def test_a_method_that_never_exchanges_is_refused() -> None:
+    with pytest.raises(mile.ExperimentError, match=r"algorithms\[0\]: expected a method that exchanges vectors.*got Alone"):
+        mile.run(problem=PROBLEM, algorithms=[mile.method(Alone(), lr=0.1)])
+    assert [exchanges(kind(), mile.Method) for kind in (Alone, Helped, ByWord, ByRule)] == [False, True, True, True]

@@ -1,0 +1,168 @@
+"""PyTorch problems: what identifies them when a run is resumed, and what is measured of their models at which cost."""
+
+import math
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import mile
+import mile.torch
+from test_torch import Tied, next_byte, sequences
+from test_training import OPTIMIZERS, problem, run, shards, small
+
+# What identifies a problem
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"data": shards(rows=25)}, "data"),
+        ({"data": [(a, b + 1) for a, b in shards()]}, "data"),
+        ({"loss": nn.L1Loss()}, "loss"),
+        ({"batch": 9}, "batch"),
+        ({"clip": 2.0}, "clip"),
+        ({"optimizer": lambda parameters: torch.optim.AdamW(parameters, lr=0.02)}, "optimizer"),
+    ],
+)
+def test_a_run_is_resumed_only_with_the_same_data_loss_and_optimiser(change: dict[str, Any], key: str) -> None:
+    def made(**more: Any) -> mile.torch.Problem:
+        given = {"loss": nn.MSELoss(), "data": shards(), "batch": 8, "optimizer": OPTIMIZERS["adamw"], "clip": 1.0, **more}
+        return mile.torch.Problem(small(), **given)
+
+    run(made(), rounds=2, out="resumed")
+    with pytest.raises(mile.ExperimentError, match=rf"problem\.{key}\b"):
+        run(made(**change), rounds=4, out="resumed", resume=True)
+    assert run(made(), rounds=4, out="resumed", resume=True).complete
+
+
+class Changing(Dataset):  # type: ignore[type-arg]
+    """Samples that are changed at random, with random numbers that nobody seeds."""
+
+    def __init__(self, pair: Any) -> None:
+        self.pair = pair
+
+    def __len__(self) -> int:
+        return len(self.pair[0])
+
+    def __getitem__(self, k: int) -> Any:
+        return self.pair[0][k] + float(os.urandom(1)[0]), self.pair[1][k]
+
+
+def test_data_that_are_not_the_same_twice_can_be_resumed() -> None:
+    def made(rows: int = 24) -> mile.torch.Problem:
+        return mile.torch.Problem(small(), nn.MSELoss(), [DataLoader(Changing(pair), batch_size=4) for pair in shards(rows=rows)])
+
+    method = mile.method("local-dsgd", lr=1e-6, local_steps=2)
+    run(made(), method, rounds=2, out="random")
+    assert run(made(), method, rounds=4, out="random", resume=True).complete
+    with pytest.raises(mile.ExperimentError, match="problem.data"):
+        run(made(rows=30), method, rounds=6, out="random", resume=True)
+
+
+def test_a_version_stands_for_data_and_code() -> None:
+    run(problem(version="1", optimizer=OPTIMIZERS["sgd"]), rounds=2, out="version")
+    other = mile.torch.Problem(small(), nn.L1Loss(), shards(), batch=8, version="1", optimizer=OPTIMIZERS["sgd"])
+    assert run(other, rounds=3, out="version", resume=True).complete
+
+
+# Evaluation
+
+
+class Counted(nn.Module):
+    """Counts the samples of forward passes in training and in evaluation."""
+
+    seen = {True: 0, False: 0}
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Large enough that evaluations count.
+        self.inner = nn.Sequential(nn.Linear(4, 4000), nn.Tanh(), nn.Linear(4000, 1)).double()
+
+    def forward(self, a: Any) -> Any:
+        Counted.seen[self.training] += len(a)
+        return self.inner(a)
+
+
+def counted(**more: Any) -> tuple[dict[bool, int], mile.Run]:
+    torch.manual_seed(0)
+    found = mile.torch.Problem(Counted(), nn.MSELoss(), shards(rows=400), batch=4, test=shards(1, 1500)[0], **more)
+    Counted.seen = {True: 0, False: 0}
+    done = mile.run(problem=found, algorithms=[mile.method("local-dsgd", lr=1e-4, local_steps=20)], rounds=10, eval_every=4, out=str(more.get("eval_rows")), overwrite=True)
+    return Counted.seen, done
+
+
+def test_evaluation_takes_a_fifth_of_the_run_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    seen, chosen = counted()
+    # Forward passes of evaluations cost half as much as gradients. At least 1,000 samples of each kind are measured.
+    said = capsys.readouterr().err
+    assert "losses are measured on 250 of 400 training samples of each agent, metrics on 1,000 of 1,500 test samples" in said
+    assert "% of the work" in said
+    everything, exact = counted(eval_rows="all")
+    assert seen[False] < 0.7 * everything[False] and "measured on" not in capsys.readouterr().err
+    assert chosen.rows[-1]["loss"] == pytest.approx(exact.rows[-1]["loss"], rel=0.3) and chosen.rows[-1]["loss"] != exact.rows[-1]["loss"]
+    assert (chosen.x() == exact.x()).all()
+    few, _ = counted(eval_rows=10)
+    off, without = counted(eval_rows="off")
+    assert off[False] < few[False] < everything[False]
+    last = without.rows[-1]
+    assert last["loss"] == pytest.approx(last["batch_loss"]) and (without.x() == exact.x()).all()
+
+
+def test_losses_of_mini_batches_are_recorded() -> None:
+    losses: list[float] = []
+
+    def closure(model: Any, batch: Any) -> Any:
+        found = nn.functional.mse_loss(model(batch[0]), batch[1])
+        if model.training:
+            losses.append(float(found))
+        return found
+
+    found = mile.torch.Problem(small(), None, shards(), batch=8, closure=closure, gradient="loop")
+    done = run(found, mile.method("local-dsgd", lr=0.05, local_steps=3), rounds=6, eval_every=2)
+    recorded = [row.get("batch_loss") for row in done.rows]
+    of_record = np.array(losses[-6 * 3 * 4 :]).reshape(3, -1).mean(axis=1)
+    assert recorded[0] is None or math.isnan(recorded[0])
+    assert recorded[1:] == pytest.approx(list(of_record), rel=1e-5)
+    mapped = mile.torch.Problem(small(), nn.MSELoss(), shards(), batch=8, gradient="vmap")
+    other = run(mapped, mile.method("local-dsgd", lr=0.05, local_steps=3), rounds=6, eval_every=2, out="mapped")
+    assert [row["batch_loss"] for row in other.rows[1:]] == pytest.approx(recorded[1:], rel=1e-5)
+
+
+def test_losses_that_are_not_yet_recorded_are_part_of_a_checkpoint() -> None:
+    method = mile.method("local-dsgd", lr=0.05, local_steps=3)
+
+    class Stopping(mile.torch.Problem):
+        def batches(self, agent: int, seed: int, draw: int) -> Any:
+            # In the middle of the 6th or 7th round, which is completed and not recorded.
+            if (agent, draw) == (0, 19):
+                signal.raise_signal(signal.SIGINT)
+            return super().batches(agent, seed, draw)
+
+    whole = run(problem(), method, rounds=12, eval_every=4, out="whole")
+    with pytest.raises(mile.Stopped) as stopped:
+        run(Stopping(small(), nn.MSELoss(), shards(), batch=8, eval_rows="all"), method, rounds=12, eval_every=4, out="part")
+    assert stopped.value.run.outcomes[0]["round"] % 4 and list(Path("part/checkpoints").glob("*.losses.pt"))
+    resumed = run(problem(), method, rounds=12, eval_every=4, out="part", resume=True)
+    assert [row["batch_loss"] for row in resumed.rows[1:]] == [row["batch_loss"] for row in whole.rows[1:]]
+    assert not list(Path("part").rglob("*.losses.pt"))
+
+
+def test_metrics_of_ones_own_see_the_model_and_the_test_data() -> None:
+    def perplexity(model: Any, batches: Any) -> float:
+        losses = [float(next_byte(model(tokens), target)) * len(tokens) for tokens, target in batches]
+        return math.exp(sum(losses) / 10)
+
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="give your own as metrics"):
+        found = mile.torch.Problem(Tied(), next_byte, sequences(), test=sequences()[0], metrics={"perplexity": perplexity}, batch=4, eval_batch=4)
+    done = run(found, mile.method("local-dsgd", lr=0.5, local_steps=2), rounds=3)
+    for row in done.rows:
+        assert row["perplexity"] == pytest.approx(math.exp(row["test_loss"]), rel=1e-5)
+    assert done.rows[-1]["local_perplexity"] > 0
