@@ -43,15 +43,18 @@ for n in 2 3 7; do ranks $n "$built/examples/messages"; done
 
 # An experiment for each kind of problem.
 names=$("$mile" algorithms | awk 'NR > 2 && $2 ~ /^[0-9]+$/ { print $1 }')
-methods() { for name in $names; do [ $name = scaffold ] || printf '[[algorithm]]\nname = "%s"\nstep_size = 0.02\n' $name; done; }
+methods() { for name in "$@"; do printf '[[algorithm]]\nname = "%s"\nstep_size = 0.02\n' $name; done; }
+# Methods with a server take the complete graph alone, on which one exchange is the average of all agents.
+central="scaffold diloco"
+decentralized=$(for name in $names; do [[ " $central " == *" $name "* ]] || echo $name; done)
 two='[[algorithm]]\nname = "mile"\nstep_size = 0.02\nlocal_steps = 3\n[[algorithm]]\nname = "k-gt"\nstep_size = 0.02\n'
 rows() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed); print "a,b,c,y"; for (k = 0; k < rows; k++)
     printf "%.4f,%.4f,%s,%s\n", rand(), 3 * rand(), (k % 3 ? "red" : "blue"), (rand() < 0.4 ? "yes" : "no") }'; }
 for agent in 0 1 2 3 4 5 6 7; do rows $agent $((15 + 4 * agent)) > "$home/agent-$agent.csv"; done
 table='[problem]\nkind = "table"\ndata = "agent-{agent}.csv"\ntarget = "y"\nloss = "logistic"\nl2 = 0.01\nintercept = true\nstandardise = true\ncategorical = ["c"]\ntest = 0.3\nbatch = 4\n'
-printf 'rounds = 5\neval_every = 2\nprecision = "f32"\n[network]\nagents = 8\ntopology = "torus"\nmixing = "lazy-metropolis"\ndrop_rate = 0.2\n%b%b' "$table" "$(methods)" > "$home/f32.toml"
+printf 'rounds = 5\neval_every = 2\nprecision = "f32"\n[network]\nagents = 8\ntopology = "torus"\nmixing = "lazy-metropolis"\ndrop_rate = 0.2\n%b%b' "$table" "$(methods $decentralized)" > "$home/f32.toml"
 sed 's/"f32"/"f64"/; s/drop_rate = 0.2/drop_rate = 0.0/' "$home/f32.toml" > "$home/f64.toml"
-printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n[[algorithm]]\nname = "scaffold"\nstep_size = 0.02\n[[algorithm]]\nname = "mile"\nlabel = "bits"\nstep_size = 0.02\ncompression = "8-bit"\n%b' "$two" > "$home/complete.toml"
+printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n%b[[algorithm]]\nname = "mile"\nlabel = "bits"\nstep_size = 0.02\ncompression = "8-bit"\n%b' "$(methods $central)" "$two" > "$home/complete.toml"
 printf 'rounds = 2\n[network]\nagents = 4\n[problem]\nkind = "images"\nmodel = "mnist-cnn"\nbatch = 8\neval_samples = 16\ntest_samples = 100\n%b' "$two" > "$home/cnn.toml"
 
 sed '1iprecision = "f32"' "$home/complete.toml" > "$home/complete-f32.toml"
