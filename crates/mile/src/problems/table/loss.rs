@@ -1,10 +1,25 @@
 //! The loss of a row, and its derivative.
 
-use super::products::Products;
+use super::products::{Products, SIDE_BY_SIDE};
 use super::{InvalidTable, softmax};
 use crate::exp::{exp_or_infinity, log_one_plus_exp, one_minus_exp_minus, one_over_one_plus_exp};
 use crate::problems::metric::Metric;
 use crate::real::Real;
+
+/// Replaces products by a function of them and their targets, of which there are whole vectors. A macro, not a closure, which would be a
+/// function without the vector instructions of the caller.
+macro_rules! replace {
+    ($products:expr, $targets:expr, |$p:ident, $b:ident| $value:expr) => {{
+        let (products, _) = $products.as_chunks_mut::<SIDE_BY_SIDE>();
+        let (targets, _) = $targets.as_chunks::<SIDE_BY_SIDE>();
+        for (products, targets) in products.iter_mut().zip(targets) {
+            for k in 0..SIDE_BY_SIDE {
+                let ($p, $b) = (products[k], targets[k]);
+                products[k] = $value;
+            }
+        }
+    }};
+}
 
 /// The loss function of a row with target b, as a function of its product p = a'x (for [`Softmax`](Self::Softmax), its products).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,47 +128,35 @@ impl Loss {
         }
     }
 
-    // Loops, not `for_each`: its closure would be a function without the vector instructions of the caller.
-
     /// Replaces the products of rows, `products[c][row]` for class c, by `scale` times the derivatives of the rows' losses with respect to them.
     #[inline(always)]
     pub(super) fn slopes<T: Real>(self, scale: T, products: &mut [Products<T>], targets: &[T]) {
         if let Self::Softmax { .. } = self {
             return softmax::slopes(scale, products, targets);
         }
-        let rows = products[0].iter_mut().zip(targets);
+        let products = &mut products[0];
         match self {
-            Self::LeastSquares => {
-                for (p, b) in rows {
-                    *p = scale * (*p - *b);
-                }
-            }
-            Self::Poisson => {
-                for (p, b) in rows {
-                    *p = scale * (exp_or_infinity(*p) - *b);
-                }
-            }
+            Self::LeastSquares => replace!(products, targets, |p, b| scale * (p - b)),
+            Self::Poisson => replace!(products, targets, |p, b| scale * (exp_or_infinity(p) - b)),
             Self::Huber { delta } => {
                 let delta = T::of(delta);
-                for (p, b) in rows {
+                replace!(products, targets, |p, b| {
                     // Comparisons that are false for NaN, not `min` and `max`, which would drop it.
-                    let r = *p - *b;
+                    let r = p - b;
                     let r = if r > delta { delta } else { r };
-                    *p = scale * if r < -delta { -delta } else { r };
-                }
+                    scale * if r < -delta { -delta } else { r }
+                });
             }
             Self::Welsch { c } => {
                 let c = T::of(c);
-                for (p, b) in rows {
-                    let r = *p - *b;
+                replace!(products, targets, |p, b| {
+                    let r = p - b;
                     let u = r / c;
-                    *p = scale * (r * (-u * u).exp_in_plain_arithmetic());
-                }
+                    scale * (r * (-u * u).exp_in_plain_arithmetic())
+                });
             }
             Self::Logistic | Self::NonconvexLogistic | Self::Softmax { .. } => {
-                for (p, b) in rows {
-                    *p = scale * (-*b * one_over_one_plus_exp(*b * *p));
-                }
+                replace!(products, targets, |p, b| scale * (-b * one_over_one_plus_exp(b * p)));
             }
         }
     }
@@ -164,34 +167,20 @@ impl Loss {
         if let Self::Softmax { .. } = self {
             return softmax::values(products, targets);
         }
-        let rows = products[0].iter_mut().zip(targets);
+        let products = &mut products[0];
         match self {
-            Self::LeastSquares => {
-                for (p, b) in rows {
-                    *p = 0.5 * (*p - b.wide()).powi(2);
-                }
-            }
-            Self::Poisson => {
-                for (p, b) in rows {
-                    *p = exp_or_infinity(*p) - b.wide() * *p;
-                }
-            }
-            Self::Huber { delta } => {
-                for (p, b) in rows {
-                    let r = (*p - b.wide()).abs();
-                    *p = if r > delta { delta * (r - 0.5 * delta) } else { 0.5 * r * r };
-                }
-            }
-            Self::Welsch { c } => {
-                for (p, b) in rows {
-                    let u = (*p - b.wide()) / c;
-                    *p = 0.5 * c * c * one_minus_exp_minus(u * u);
-                }
-            }
+            Self::LeastSquares => replace!(products, targets, |p, b| 0.5 * (p - b.wide()).powi(2)),
+            Self::Poisson => replace!(products, targets, |p, b| exp_or_infinity(p) - b.wide() * p),
+            Self::Huber { delta } => replace!(products, targets, |p, b| {
+                let r = (p - b.wide()).abs();
+                if r > delta { delta * (r - 0.5 * delta) } else { 0.5 * r * r }
+            }),
+            Self::Welsch { c } => replace!(products, targets, |p, b| {
+                let u = (p - b.wide()) / c;
+                0.5 * c * c * one_minus_exp_minus(u * u)
+            }),
             Self::Logistic | Self::NonconvexLogistic | Self::Softmax { .. } => {
-                for (p, b) in rows {
-                    *p = log_one_plus_exp(-b.wide() * *p);
-                }
+                replace!(products, targets, |p, b| log_one_plus_exp(-b.wide() * p));
             }
         }
     }

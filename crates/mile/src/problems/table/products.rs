@@ -5,6 +5,10 @@ use crate::real::Real;
 /// Most rows of a block: enough for a vectorised `exp`.
 pub(super) const MOST_ROWS: usize = 64;
 
+/// Rows whose losses and slopes are computed side by side, in whole vectors: a remainder row by row would cost as much as a vector for each,
+/// and blocks of wide rows have only four.
+pub(super) const SIDE_BY_SIDE: usize = 16;
+
 /// The products of a block's rows with the coefficients of one class.
 pub(super) type Products<S> = [S; MOST_ROWS];
 

@@ -9,7 +9,7 @@
 
 use num_traits::Zero;
 
-use super::products::{MOST_ROWS, Products, with_products};
+use super::products::{MOST_ROWS, Products, SIDE_BY_SIDE, with_products};
 use super::{Loss, Shard, softmax};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LoadLanes};
@@ -168,7 +168,8 @@ impl<T: Real> Block<T> {
         self.count > 0
     }
 
-    /// Forms the products of the rows with the coefficients x of each class; returns the rows and their targets.
+    /// Forms the products of the rows with the coefficients x of each class; returns the rows, and their targets in whole vectors. What is
+    /// computed with those beyond the last row is not used.
     ///
     /// # Safety
     ///
@@ -180,13 +181,14 @@ impl<T: Real> Block<T> {
         x: &[T],
         products: &mut [Products<V::T>],
     ) -> (&[*const T], &[T]) {
-        let rows = &self.rows[..self.count];
+        let (rows, targets) =
+            (&self.rows[..self.count], &self.targets[..self.count.next_multiple_of(SIDE_BY_SIDE)]);
         if let [products] = products {
             for (row, product) in rows.iter().zip(products) {
                 // SAFETY: promised by the caller.
                 [*product] = unsafe { dots::<1, T, T, V>(*row, x) };
             }
-            return (rows, &self.targets[..self.count]);
+            return (rows, targets);
         }
         for (k, products) in products.chunks_mut(ABREAST).enumerate() {
             let x = &x[k * ABREAST * dim..][..products.len() * dim];
@@ -200,7 +202,7 @@ impl<T: Real> Block<T> {
                 }
             }
         }
-        (rows, &self.targets[..self.count])
+        (rows, targets)
     }
 }
 
@@ -284,11 +286,11 @@ impl<T: Real> Kernel<T> for SumLosses<'_, T> {
         while block.fill(&samples, &mut rows) {
             // SAFETY: x has `dim` numbers for each class (`loss`), and so has every row of a block (`row`); the caller
             // vouches for the instructions.
-            let (_, targets) = unsafe { block.multiply::<W>(samples.dim, x, products) };
+            let (rows, targets) = unsafe { block.multiply::<W>(samples.dim, x, products) };
             samples.shift(&block, products);
             loss.values(products, targets);
             samples.weigh(&block, &mut products[..1]);
-            sum = products[0][..targets.len()].iter().fold(sum, |sum, loss| sum + loss);
+            sum = products[0][..rows.len()].iter().fold(sum, |sum, loss| sum + loss);
         }
         sum
     }
