@@ -1,7 +1,8 @@
-"""Runs the cells of plan.toml: python3 run.py MILE OUT [--device cuda] [--tables FOLDER] [--only NAME]
+"""Runs the cells of a plan: python3 run.py MILE OUT [--plan PLAN] [--device cuda] [--tables FOLDER] [--only NAME]
 
-FOLDER has digits.csv and breast-cancer.csv with a header and the column `label` last, as scikit-learn's load_digits and
-load_breast_cancer give them. What has been run is kept, so that it can be called again. Prints a line for every cell and a count.
+Without --plan it is plan.toml in this folder. FOLDER has digits.csv and breast-cancer.csv with a header and the column `label` last, as scikit-learn's load_digits and
+load_breast_cancer give them. What has been run is kept, so that it can be called again. Prints a line for every cell and a count, and writes
+OUT/losses.jsonl.
 """
 
 import argparse
@@ -17,8 +18,14 @@ TABLES = {"digits": "softmax", "breast-cancer": "logistic"}
 GRID = [0.001, 0.003, 0.01, 0.03]  # xi, times 10/tau
 
 
-def methods(tau):
+def methods(plan, tau):
     """The contenders: a label and the lines of its section."""
+    if "rules" in plan:
+        adaptive = [
+            (f"adaptive, {c}/tau", f'name = "mile"\nxi = {{ adaptive = {c / tau:.6g} }}')
+            for c in plan["rules"]["adaptive"]
+        ]
+        return [("local DSGD", 'name = "local-dsgd"'), ("gamma auto", 'name = "mile"\ngamma = "auto"'), *adaptive]
     fixed = [(f"xi = {g}", f'name = "mile"\ngamma = 1.0\nxi = {g * 10 / tau:.6g}') for g in GRID]
     return [
         ("local DSGD", 'name = "local-dsgd"'),
@@ -54,8 +61,8 @@ def divide(table, alpha, agents, path):
 
 def experiment(plan, data, cell, folder, tables):
     """The text of an experiment file."""
-    alpha, tau, graph = cell
-    agents = 9 if graph == "torus" else 10
+    alpha, tau, graph, *agents = cell
+    agents = agents[0] if agents else 9 if graph == "torus" else 10
     rounds = plan["data"][data]["steps"] // tau
     lines = [f'name = "{data}"', f"seeds = {plan['seeds']}", f"rounds = {rounds}", f"eval_every = {rounds}"]
     lines += ["[network]", f"agents = {agents}", f'topology = "{graph}"', "[problem]"]
@@ -68,7 +75,7 @@ def experiment(plan, data, cell, folder, tables):
         part = f'{{ kind = "dirichlet", alpha = {float(alpha)} }}' if alpha else '{ kind = "iid" }'
         lines += ['kind = "images"', f'dataset = "{data}"', f'model = "{model}"', "batch = 32"]
         lines += [f"partition = {part}", "eval_samples = 300", "test_samples = 500"]
-    for label, section in methods(tau):
+    for label, section in methods(plan, tau):
         step = plan["data"][data]["step_size"]
         lines += ["[[algorithm]]", f'label = "{label}"', section, f"step_size = {step}", f"local_steps = {tau}"]
     return "\n".join(lines) + "\n"
@@ -93,18 +100,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("mile")
     parser.add_argument("out")
+    parser.add_argument("--plan", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.toml"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tables", default=".")
     parser.add_argument("--only")
     given = parser.parse_args()
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.toml"), "rb") as file:
+    with open(given.plan, "rb") as file:
         plan = tomllib.load(file)
-    rules = ["gamma auto", "adaptive"]
+    rules = [label for label, _ in methods(plan, 1) if "auto" in label or "adaptive" in label]
     worse = {rule: [] for rule in rules}
+    lines = []
     for data, cells in plan["cells"].items():
         for cell in cells:
-            alpha, tau, graph = cell
-            name = f"{data}-{alpha or 'iid'}-{tau}-{graph}"
+            alpha, tau, graph, *agents = cell
+            name = "-".join([data, str(alpha or "iid"), str(tau), graph, *map(str, agents)])
             if given.only and given.only != data:
                 continue
             folder = os.path.join(given.out, name)
@@ -121,16 +130,18 @@ def main():
                 print(f"{name}: failed, see {folder}/log.txt")
                 continue
             found = losses(run)
+            lines += [json.dumps({"cell": name, "method": label, "local_loss": found[label]}) for label in found]
             others = {label: values for label, values in found.items() if label not in rules}
             best = min(others, key=lambda label: mean(others[label]))
-            held_out = data in ("fashion-mnist", "breast-cancer") or graph == "exponential"
             parts = [f"{label} {mean(values):.4g}" for label, values in found.items()]
-            print(f"{name}{' (held out)' if held_out else ''}: best {best}; {', '.join(parts)}")
+            print(f"{name}: best of the others {best}; {', '.join(parts)}")
             for rule in rules:
                 behind = all(own > other for own, other in zip(found[rule], others[best]))
                 if behind and mean(found[rule]) > 1.05 * mean(others[best]):
                     worse[rule].append(name)
             sys.stdout.flush()
+    with open(os.path.join(given.out, "losses.jsonl"), "w") as file:
+        file.write("\n".join(lines) + "\n")
     for rule, names in worse.items():
         print(f"{rule}: worse than the best of the others beyond seed noise in {len(names)} cells: {', '.join(names)}")
 
