@@ -38,8 +38,10 @@ const DROP_MARGIN: f64 = 0.7;
 /// Largest xi as a share of its limit for constant curvature, with stochastic gradients and decoupled weights. Chosen
 /// by experiments on neural networks, whose heterogeneity at the start says little about the rest of the run.
 const NOISY_SHARE: f64 = 0.3;
-/// The largest adaptive xi with stochastic gradients, times the local steps. Chosen by experiments, see [`noisy`].
+/// The largest adaptive xi with stochastic gradients, times the local steps; and the largest such product with the spectral gap. Chosen by
+/// experiments, see [`noisy`].
 const NOISY_MOST: f64 = 0.3;
+const NOISY_MOST_OF_GAP: f64 = 0.05;
 /// A sequence of curvatures is unstable if its growth per round is above this.
 const GROWS: f64 = 1.0 + 1e-4;
 /// Curvatures of the sequences, in units of the largest.
@@ -342,12 +344,14 @@ pub fn adaptive(
     judge(question, round_down(xi).max(1e-6), gamma)
 }
 
-/// `gamma = "auto"` with stochastic gradients: each edge adapts its xi as with [`adaptive`], up to 0.3/tau. Among the rules tried,
-/// it came closest to the best fixed weight in the cells of `experiments/auto/matrix` in which the rules were chosen, and in those
-/// that were held out it was as good as the best of the others.
+/// `gamma = "auto"` with stochastic gradients: each edge adapts its xi as with [`adaptive`], up to 0.3/tau and, where the graph mixes fast,
+/// up to 0.05/(tau (1 - l_2)). On such graphs many local steps on very different data make larger weights unsteady, and the best fixed
+/// weight is smaller (`experiments/auto/matrix`, `experiments/auto/strong`).
 pub fn noisy(question: Question) -> Result<Choice, TheoryError> {
     let limits = adaptive(question, None, None)?;
-    let most = NOISY_MOST / question.local_steps as f64;
+    // One agent has no second eigenvalue.
+    let gap = 1.0 - question.network.extremes().lambda_2.max(-1.0);
+    let most = NOISY_MOST.min(NOISY_MOST_OF_GAP / gap) / question.local_steps as f64;
     judge(Question { smoothness: None, scatter: None, ..question }, limits.xi.min(most), limits.gamma)
 }
 

@@ -232,11 +232,19 @@ fn adaptive_weights_are_resolved_and_a_run_with_them_converges() {
     let refused = plan(&with("xi = 'adaptive'\ngamma = 'auto'"), &[]).err().unwrap();
     assert!(refused.contains("algorithm[0].gamma"), "{refused}");
 
-    // With noisy gradients this is what auto chooses, up to 0.3/tau.
+    // With noisy gradients this is what auto chooses, up to 0.3/tau and, on graphs that mix fast, up to 0.05/(tau (1 - l_2)).
     let exact = plan(&with("gamma = 'auto'"), &[]).unwrap();
     assert!(exact.spec.to_table()["algorithm"][0]["xi"].is_float());
-    let images = "rounds = 9\n[network]\nagents = 8\n[problem]\nkind = 'images'\nmodel = 'linear'\nbatch = 8\n\
+    let images = "rounds = 9\n[network]\nagents = 10\n[problem]\nkind = 'images'\nmodel = 'linear'\nbatch = 8\n\
                   [[algorithm]]\nname = 'mile'\nstep_size = 0.1\nlocal_steps = 5\ngamma = 'auto'\n";
-    let noisy = plan(images, &[]).unwrap();
-    assert_eq!(noisy.spec.to_table()["algorithm"][0]["xi"]["adaptive"].as_float(), Some(0.3 / 5.0));
+    let largest = |text: &str| {
+        let found = plan(text, &[]).unwrap().spec.to_table();
+        found["algorithm"][0]["xi"]["adaptive"].as_float().unwrap()
+    };
+    assert_eq!(largest(images), 0.3 / 5.0);
+    // Of the complete graph l_2 = 0.
+    let complete = largest(&images.replace("agents = 10", "agents = 10\ntopology = 'complete'"));
+    assert!((complete - 0.05 / 5.0).abs() < 1e-12, "{complete}");
+    // One agent has no neighbour, and no second eigenvalue.
+    assert!(largest(&images.replace("agents = 10", "agents = 1")) > 0.0);
 }
