@@ -54,7 +54,7 @@ for agent in 0 1 2 3 4 5 6 7; do rows $agent $((15 + 4 * agent)) > "$home/agent-
 table='[problem]\nkind = "table"\ndata = "agent-{agent}.csv"\ntarget = "y"\nloss = "logistic"\nl2 = 0.01\nintercept = true\nstandardise = true\ncategorical = ["c"]\ntest = 0.3\nbatch = 4\n'
 printf 'rounds = 5\neval_every = 2\nprecision = "f32"\n[network]\nagents = 8\ntopology = "torus"\nmixing = "lazy-metropolis"\ndrop_rate = 0.2\n%b%b' "$table" "$(methods $decentralized)" > "$home/f32.toml"
 sed 's/"f32"/"f64"/; s/drop_rate = 0.2/drop_rate = 0.0/' "$home/f32.toml" > "$home/f64.toml"
-printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n%b[[algorithm]]\nname = "mile"\nlabel = "bits"\nstep_size = 0.02\ncompression = "8-bit"\n%b' "$(methods $central)" "$two" > "$home/complete.toml"
+printf 'rounds = 5\nstart = { value = "random" }\n[network]\nagents = 8\ntopology = "complete"\n[problem]\nkind = "quadratic"\ndim = 40\n%b\n[[algorithm]]\nname = "mile"\nlabel = "bits"\nstep_size = 0.02\ncompression = "8-bit"\n%b' "$(methods $central)" "$two" > "$home/complete.toml"
 printf 'rounds = 2\n[network]\nagents = 4\n[problem]\nkind = "images"\nmodel = "mnist-cnn"\nbatch = 8\neval_samples = 16\ntest_samples = 100\n%b' "$two" > "$home/cnn.toml"
 
 sed '1iprecision = "f32"' "$home/complete.toml" > "$home/complete-f32.toml"
