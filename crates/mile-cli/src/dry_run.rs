@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::HumanBytes;
 use mile::ranks::Together;
 use mile_lab::error::LabError;
-use mile_lab::plan::{Job, Plan};
+use mile_lab::plan::{Job, Plan, Tally};
 use mile_lab::rehearsal::{Rehearsal, in_words, rehearse};
 use mile_lab::room;
 use mile_lab::spec::AlgorithmSpec;
@@ -50,7 +50,7 @@ pub(crate) fn of_sweep(sweep: &SweepPlan, place: &Place) -> Result<String, LabEr
         let plan = sweep.plan(point)?;
         preparing += begun.elapsed();
         check_memory(&plan, place)?;
-        let sent = to_be_sent(&plan)?;
+        let sent = to_be_sent(&tallies(&plan)?);
         (runs, bytes) = (runs + plan.jobs().len(), bytes + sent);
         rows.push(vec![k.to_string(), HumanBytes(sent).to_string(), format!("  {}", point.name)]);
         if k == 0 {
@@ -89,9 +89,14 @@ fn needs(tried: &Rehearsal, seconds: f64) -> String {
     format!("memory: {memory}\ntime: {} on this machine ({tried})\n", in_words(seconds))
 }
 
+/// What each job will cost.
+fn tallies(plan: &Plan) -> Result<Vec<(Job, Tally)>, LabError> {
+    plan.jobs().into_iter().map(|job| Ok((job, plan.tally(job)?))).collect()
+}
+
 /// Bytes that all agents send in all jobs.
-fn to_be_sent(plan: &Plan) -> Result<u64, LabError> {
-    plan.jobs().into_iter().map(|job| plan.bytes_to_send(job)).sum()
+fn to_be_sent(tallies: &[(Job, Tally)]) -> u64 {
+    tallies.iter().map(|(_, tally)| tally.bytes).sum()
 }
 
 fn describe(plan: &Plan) -> Result<String, LabError> {
@@ -125,23 +130,30 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         spec.objectives.evaluated_on().map(|on| format!(", {on}")).unwrap_or_default(),
         100.0 * plan.evaluation.share
     );
-    let row = |(k, algorithm): (usize, &AlgorithmSpec)| -> Result<Vec<String>, LabError> {
+    let tallies = tallies(plan)?;
+    let row = |(k, algorithm): (usize, &AlgorithmSpec)| {
         let job = Job { algorithm: k, seed: spec.seeds[0] };
+        let tally = tallies.iter().find(|(of, _)| *of == job).map(|(_, tally)| *tally);
         let planned = &plan.methods[k];
-        Ok(vec![
+        let mut cells = vec![
             algorithm.label.clone(),
             number(algorithm.schedule.step_size),
             planned.parameters.local_steps.map_or("1".into(), |steps| steps.to_string()),
             planned.vectors_stored.to_string(),
             planned.first_round.vectors_sent.to_string(),
             HumanBytes(plan.memory(job)).to_string(),
-            HumanBytes(plan.bytes_to_send(job)?).to_string(),
-        ])
+            HumanBytes(tally.map_or(0, |tally| tally.bytes)).to_string(),
+        ];
+        let modelled = tally.and_then(|tally| tally.modelled_s);
+        cells.extend(modelled.map(|seconds| in_words(seconds).trim_start_matches("about ").to_owned()));
+        cells
     };
-    let header = ["algorithm", "step size", "local steps", "stored", "sent/round", "vectors", "to be sent"];
-    let rows = spec.algorithms.iter().enumerate().map(row).collect::<Result<_, _>>()?;
-    let _ = writeln!(text, "{}", TextTable { header: header.map(str::to_owned).to_vec(), rows });
-    let (jobs, total) = (plan.jobs().len(), HumanBytes(to_be_sent(plan)?));
+    let columns = ["algorithm", "step size", "local steps", "stored", "sent/round", "vectors", "to be sent"];
+    let modelled = spec.time.as_ref().map(|_| "modelled time");
+    let header = columns.into_iter().chain(modelled).map(str::to_owned).collect();
+    let rows = spec.algorithms.iter().enumerate().map(row).collect();
+    let _ = writeln!(text, "{}", TextTable { header, rows });
+    let (jobs, total) = (plan.jobs().len(), HumanBytes(to_be_sent(&tallies)));
     let _ = writeln!(text, "{jobs} runs in all; bytes to be sent by all agents in all runs: {total}\n");
     let _ = writeln!(text, "# resolved experiment\n{}", spec.to_table());
     Ok(text)

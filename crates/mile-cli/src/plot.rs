@@ -106,7 +106,19 @@ fn chosen(arguments: &PlotArguments, runs: &Runs, whose: &str) -> Result<Option<
     let wanted = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
     let axes = match &arguments.x[..] {
         [] => vec![Axis::Round],
-        asked => Axis::ALL.into_iter().filter(|axis| wanted(asked, axis.name())).collect(),
+        asked => {
+            let axes: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| wanted(asked, axis.name())).collect();
+            if let Some(missing) = axes.iter().find(|axis| !runs.axes().any(|recorded| recorded == **axis)) {
+                let recorded: Vec<&str> = runs.axes().map(Axis::name).collect();
+                let problem = format!(
+                    "expected an axis recorded in {whose} ({}), got {}; modelled_s needs a section [time]",
+                    recorded.join(", "),
+                    missing.name()
+                );
+                return Err(LabError::config("--x", problem));
+            }
+            axes
+        }
     };
     let quantities = recorded.into_iter().filter(|quantity| wanted(&arguments.y, quantity.name()));
     let of = |quantity| axes.iter().map(move |axis| Figure::single(runs, quantity, *axis));

@@ -12,10 +12,11 @@ use mile::with_precision;
 use crate::coefficients;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::job::JobContext;
+use crate::job::{JobClock, JobContext};
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
+use crate::record::Record;
 use crate::sharing::Sharing;
 use crate::spec::Spec;
 use crate::store::{JobStatus, Outcome, Store};
@@ -101,15 +102,35 @@ fn prepare(
         let flag = AtomicBool::new(false);
         let context = JobContext { plan, store: &store, observer: &Silent, stop: &flag, halt: &flag };
         refuse_to_lose(plan, &store.outcomes()?, folder)?;
-        let rules = Spec::of_run(folder)?.stop.zip(plan.spec.stop);
+        let before = Spec::of_run(folder)?;
+        let rules = before.stop.zip(plan.spec.stop);
         let same_stop = rules.is_some_and(|(before, now)| now.is_as_strict_as(&before));
         outcomes = finished(&context, same_stop)?;
         drop_repeated_records(&context, &plan.jobs(), &outcomes)?;
+        if before.time != plan.spec.time {
+            model_again(plan, &store, &mut outcomes)?;
+        }
     }
     Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
     store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
     Ok((store, outcomes.into_values().collect()))
+}
+
+/// Gives the records of a run directory the times of another model.
+fn model_again(plan: &Plan, store: &Store, outcomes: &mut HashMap<Job, Outcome>) -> Result<(), LabError> {
+    let mut records = store.records()?;
+    for job in plan.jobs() {
+        let mut mine: Vec<&mut Record> =
+            records.iter_mut().filter(|record| plan.job_of(record) == Some(job)).collect();
+        mine.sort_by_key(|record| record.round);
+        let mut clock = JobClock::of(plan, job)?;
+        for record in mine.into_iter().chain(outcomes.get_mut(&job).map(|outcome| &mut outcome.last)) {
+            record.modelled_s = clock.as_mut().map(|clock| clock.after(record.round)).transpose()?;
+        }
+    }
+    store.rewrite(&records)?;
+    store.write_summary(plan.jobs().iter().filter_map(|job| outcomes.get(job)))
 }
 
 /// Checks that a run directory could be resumed with this plan, and changes nothing in it.

@@ -25,7 +25,7 @@ use crate::engines::{EngineSetup, EnginesIn, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
 use crate::identity;
-use crate::job::DIVERGED;
+use crate::job::{DIVERGED, JobClock};
 use crate::observer::Observer;
 use crate::plan::{Job, Plan};
 use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
@@ -50,6 +50,8 @@ pub struct Gatherer<'a, T> {
     /// Jobs whose final state is already in the run directory.
     assembled: HashSet<Job>,
     problem: Option<SeedProblem<T>>,
+    /// What tells the modelled times of jobs.
+    clocks: HashMap<Job, JobClock<'a>>,
     /// Whether snapshots stay where they are.
     keeps: bool,
     clock: Instant,
@@ -116,6 +118,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             outcomes: HashMap::new(),
             assembled: HashSet::new(),
             problem: None,
+            clocks: HashMap::new(),
             keeps,
             clock: Instant::now(),
             store,
@@ -223,6 +226,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let before = self.records.get(&job).map_or(0.0, |record| record.wall_s);
         let wall_s = if round == 0 { 0.0 } else { before + self.clock.elapsed().as_secs_f64() };
         self.clock = Instant::now();
+        let modelled_s = self.modelled(job, round)?;
         let algorithm = &self.plan.spec.algorithms[job.algorithm];
         let subject = RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: job.seed };
         let index = self.plan.membership.at(round);
@@ -235,7 +239,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let mut engine = InProcess.open(agents)?;
         let chosen = plan.spec.eval_agents().choose(members.len(), job.seed);
         let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
-        let moment = Moment { progress, drift, wall_s };
+        let moment = Moment { progress, drift, wall_s, modelled_s };
         let record = measure(ALONE, subject, &present, &mut *engine, evaluated, moment)?;
         let size = rms(ALONE, &mut *engine)?;
         drop(engine);
@@ -250,6 +254,15 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             self.write_summary()?;
         }
         Ok(())
+    }
+
+    /// The modelled time of a round, if the experiment models time.
+    fn modelled(&mut self, job: Job, round: u64) -> Result<Option<f64>, LabError> {
+        if !self.clocks.contains_key(&job) {
+            let Some(clock) = JobClock::of(self.plan, job)? else { return Ok(None) };
+            self.clocks.insert(job, clock);
+        }
+        self.clocks.get_mut(&job).map(|clock| clock.after(round)).transpose()
     }
 
     /// Makes the final state of a job from those of all agents.

@@ -34,6 +34,10 @@ pub(crate) fn of_experiment(spec: &Spec, membership: &Membership, dim: usize) ->
     if network.drop_rate() > 0.0 {
         facts.insert("network.drop_rate".into(), network.drop_rate().to_string().into());
     }
+    let written = spec.network.to_table();
+    for key in ["bursts", "absence"] {
+        written.get(key).into_iter().for_each(|value| leaves(format!("network.{key}"), value, 0, &mut facts));
+    }
     if let Some(varying) = network.time_varying() {
         facts.insert("network.time_varying".into(), time_varying(varying).into());
     }
@@ -75,7 +79,7 @@ pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
 pub(crate) fn for_agents(spec: &Spec, membership: &Membership, agent: usize) -> Result<Facts, LabError> {
     let mut table = spec.to_table();
     let mut found = Facts::new();
-    for key in ["name", "problem", "start", "event"] {
+    for key in ["name", "problem", "start", "event", "time"] {
         table.remove(key);
     }
     if let Some(network) = table.get_mut("network").and_then(Value::as_table_mut) {
@@ -228,7 +232,7 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<Differenc
 /// later: each of them checks that for itself.
 pub(crate) fn changed_for_swarm(old: &Spec, new: &Spec) -> Option<Difference> {
     let mut old = old.clone();
-    (old.eval_every, old.events) = (new.eval_every, new.events.clone());
+    (old.eval_every, old.events, old.time) = (new.eval_every, new.events.clone(), new.time.clone());
     old.rounds = old.rounds.max(new.rounds);
     for (old, new) in old.algorithms.iter_mut().zip(&new.algorithms) {
         old.schedule.changes.clone_from(&new.schedule.changes);

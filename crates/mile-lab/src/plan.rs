@@ -16,6 +16,7 @@ use mile::network::Network;
 use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::real::Precision;
+use mile::time::TimeModel;
 use mile::with_precision;
 use mile_store::facts::Difference;
 
@@ -39,6 +40,7 @@ pub(crate) use methods::first_auto;
 pub use methods::{Choices, first_round_costs};
 pub use problems::ProblemSize;
 use problems::Problems;
+pub use tally::Tally;
 
 /// An experiment that has been checked and can be run.
 pub struct Plan {
@@ -58,6 +60,8 @@ pub struct Plan {
     hosted: Vec<usize>,
     facts: Facts,
     problems: Problems,
+    /// How long it would take on other computers and lines.
+    pub(crate) time: Option<TimeModel>,
 }
 
 /// The method of one algorithm of a plan.
@@ -116,6 +120,7 @@ impl Plan {
     fn hosting(mut spec: Spec, membership: Membership, hosted: Vec<usize>) -> Result<Self, LabError> {
         let network = &membership.epochs()[0].network;
         let agents = membership.numbers();
+        let time = spec.time.as_ref().map(|time| time.build(&membership)).transpose()?;
         let size = with_precision!(spec.precision, T => problems::check::<T>(&spec, agents, hosted.len()))?;
         for (k, algorithm) in spec.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
@@ -138,7 +143,8 @@ impl Plan {
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let problems = Problems::default();
-        let plan = Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems };
+        let plan =
+            Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems, time };
         plan.check_records()?;
         Ok(plan)
     }

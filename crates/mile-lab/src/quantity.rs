@@ -123,11 +123,14 @@ pub enum Axis {
     GradientEvals,
     /// Seconds of computing.
     WallS,
+    /// Seconds of modelled time.
+    ModelledS,
 }
 
 impl Axis {
     /// All variants, in display order.
-    pub const ALL: [Self; 4] = [Self::Round, Self::BytesSent, Self::GradientEvals, Self::WallS];
+    pub const ALL: [Self; 5] =
+        [Self::Round, Self::BytesSent, Self::GradientEvals, Self::WallS, Self::ModelledS];
 
     /// Its name in records and files.
     pub fn name(self) -> &'static str {
@@ -136,6 +139,7 @@ impl Axis {
             Self::BytesSent => "bytes_sent",
             Self::GradientEvals => "gradient_evals",
             Self::WallS => "wall_s",
+            Self::ModelledS => "modelled_s",
         }
     }
 
@@ -146,16 +150,18 @@ impl Axis {
             Self::BytesSent => "bytes sent",
             Self::GradientEvals => "gradients",
             Self::WallS => "time",
+            Self::ModelledS => "modelled time",
         }
     }
 
-    /// Its value in a record.
-    pub fn of(self, record: &Record) -> f64 {
+    /// Its value in a record, if it has one.
+    pub fn of(self, record: &Record) -> Option<f64> {
         match self {
-            Self::Round => record.round as f64,
-            Self::BytesSent => record.bytes_sent as f64,
-            Self::GradientEvals => record.gradient_evals as f64,
-            Self::WallS => record.wall_s,
+            Self::Round => Some(record.round as f64),
+            Self::BytesSent => Some(record.bytes_sent as f64),
+            Self::GradientEvals => Some(record.gradient_evals as f64),
+            Self::WallS => Some(record.wall_s),
+            Self::ModelledS => record.modelled_s,
         }
     }
 
@@ -182,14 +188,17 @@ impl Axis {
                 let factor = if factor > 1.0 { factor / 10.0 } else { factor };
                 (factor, format!("gradient evaluations of all agents{unit}"))
             }
-            Self::WallS => {
+            Self::WallS | Self::ModelledS => {
                 let (factor, unit) = pick(&[(1.0, "s"), (180.0, "min"), (10800.0, "h")]);
                 let factor = match unit.as_str() {
                     "min" => 60.0,
                     "h" => 3600.0,
                     _ => factor,
                 };
-                (factor, format!("computing time, each run on its own threads ({unit})"))
+                match self {
+                    Self::ModelledS => (factor, format!("modelled time ({unit})")),
+                    _ => (factor, format!("computing time, each run on its own threads ({unit})")),
+                }
             }
         }
     }
@@ -234,5 +243,6 @@ mod tests {
             (60.0, "computing time, each run on its own threads (min)".into())
         );
         assert_eq!(Axis::WallS.unit(0.0).0, 1.0);
+        assert_eq!(Axis::ModelledS.unit(7200.0), (60.0, "modelled time (min)".into()));
     }
 }

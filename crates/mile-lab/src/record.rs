@@ -67,6 +67,9 @@ pub struct Record {
     pub gradient_evals: u64,
     /// Seconds of computation so far, without evaluation.
     pub wall_s: f64,
+    /// Seconds of modelled time, if the experiment has a section `[time]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modelled_s: Option<f64>,
 }
 
 fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
@@ -106,6 +109,8 @@ pub(crate) struct Moment<'a> {
     /// The consensus error just before the last mixing, if it was measured.
     pub(crate) drift: Option<f64>,
     pub(crate) wall_s: f64,
+    /// The modelled time, if there is one.
+    pub(crate) modelled_s: Option<f64>,
 }
 
 /// Makes a record of the agents' current models.
@@ -117,7 +122,7 @@ pub(crate) fn measure<T: Real>(
     evaluated: RecordedAgents,
     moment: Moment,
 ) -> Result<Record, AgentsError> {
-    let Moment { progress, drift, wall_s } = moment;
+    let Moment { progress, drift, wall_s, modelled_s } = moment;
     let average = average(together, engine)?;
     let (of_average, own) = match engine.evaluate(together, MODELS, evaluated.agents)? {
         Some(found) => measured_by_engine(together, problem, engine, evaluated.agents, &average, found)?,
@@ -169,6 +174,7 @@ pub(crate) fn measure<T: Real>(
         bytes_sent,
         gradient_evals,
         wall_s,
+        modelled_s,
     })
 }
 
@@ -370,6 +376,7 @@ pub(crate) mod tests {
             bytes_sent: 100 * round,
             gradient_evals: 100 * round,
             wall_s: 0.5 * round as f64,
+            modelled_s: None,
         }
     }
 
@@ -436,7 +443,7 @@ pub(crate) mod tests {
             &problem,
             &mut engine,
             RecordedAgents { agents: &chosen, members: &(0..agents).collect::<Vec<_>>(), each: true },
-            Moment { progress: &Progress::default(), drift: None, wall_s: 0.0 },
+            Moment { progress: &Progress::default(), drift: None, wall_s: 0.0, modelled_s: None },
         )
         .unwrap();
         (record, problem.losses.into_inner(), problem.measured.into_inner())

@@ -113,7 +113,10 @@ impl Rehearsal {
         let of_job = |job: Job| {
             let record = self.begun.iter().find(|begun| begun.job.algorithm == job.algorithm);
             record.into_iter().flat_map(move |begun| {
-                let at = move |k: u64| Record { seed: job.seed, round: k * every, ..begun.record.clone() };
+                let at = move |k: u64| {
+                    let modelled_s = begun.record.modelled_s.map(|_| k as f64);
+                    Record { seed: job.seed, round: k * every, modelled_s, ..begun.record.clone() }
+                };
                 (0..points).map(at)
             })
         };
@@ -227,7 +230,12 @@ fn evaluate<T: Scalar>(
     let chosen = plan.spec.eval_agents().choose(problem.agents(), job.seed);
     let members = &plan.membership.epochs()[0].members;
     let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
-    let moment = Moment { progress: run.progress(), drift: None, wall_s: 0.0 };
+    let moment = Moment {
+        progress: run.progress(),
+        drift: None,
+        wall_s: 0.0,
+        modelled_s: plan.time.as_ref().map(|_| 0.0),
+    };
     let record = measure(Together::of(&Alone), subject, problem, engine, evaluated, moment)?;
     Ok((clock.elapsed(), record))
 }

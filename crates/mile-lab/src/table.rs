@@ -15,7 +15,10 @@ pub struct TextTable {
 }
 
 /// The columns of [`outcomes_table`] that say what a run has cost.
-pub(crate) const COSTS: [&str; 4] = ["sent/round", "stored", "MB sent", "gradients"];
+pub(crate) const COSTS: [&str; 5] = ["sent/round", "stored", "MB sent", "gradients", MODELLED];
+
+/// The column with the modelled time, if there is one.
+const MODELLED: &str = "modelled s";
 
 /// The last records of every algorithm, averaged over the seeds that are done; if there are none, over those that diverged;
 /// if there are none either, over those that were stopped, or else failed. `seeds` is the number of seeds of the run,
@@ -27,7 +30,9 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
     let columns: Vec<Quantity> = Quantity::ALL.into_iter().filter(shown).collect();
     let mut header = vec!["algorithm".to_owned()];
     header.extend(columns.iter().map(|quantity| quantity.symbol()));
-    header.extend(COSTS.into_iter().chain(["status"]).map(str::to_owned));
+    let is_modelled = outcomes.iter().any(|outcome| outcome.last.modelled_s.is_some());
+    let costs = COSTS.into_iter().filter(|cost| is_modelled || *cost != MODELLED);
+    header.extend(costs.chain(["status"]).map(str::to_owned));
     let row = |label: &&str| {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.label == **label).collect();
         let kinds: [fn(JobStatus) -> bool; 4] = [
@@ -50,6 +55,9 @@ pub fn outcomes_table(outcomes: &[Outcome], seeds: usize) -> TextTable {
         cells.push(mine[0].vectors_stored.to_string());
         cells.push(number(mean(&|outcome| outcome.last.bytes_sent as f64 / 1e6)));
         cells.push(number(mean(&|outcome| outcome.last.gradient_evals as f64)));
+        if is_modelled {
+            cells.push(number(mean(&|outcome| outcome.last.modelled_s.unwrap_or(f64::NAN))));
+        }
         cells.push(status_of(&mine, seeds));
         cells
     };
@@ -353,7 +361,11 @@ pub(crate) mod tests {
 
     #[test]
     fn costs_and_results_are_the_whole_table() {
-        let table = outcomes_table(&[outcome("a", 0, JobStatus::LastRound, 0.25)], 1);
+        let mut timed = outcome("a", 0, JobStatus::LastRound, 0.25);
+        timed.last.modelled_s = Some(12.5);
+        let table = outcomes_table(&[timed, outcome("b", 0, JobStatus::LastRound, 0.5)], 1);
+        let column = table.header.iter().position(|name| name == MODELLED).unwrap();
+        assert_eq!((&*table.rows[0][column], &*table.rows[1][column]), ("12.5000", "-"));
         let is_cost = |name: &str| COSTS.contains(&name);
         let (costs, results) = (table.choose(is_cost), table.choose(|name| !is_cost(name)));
         assert_eq!(costs.header, [&["algorithm"][..], &COSTS].concat());

@@ -133,7 +133,8 @@ fn summary(record: &Record) -> Vec<u8> {
         ("wall_s", record.wall_s),
     ];
     let mut summary = Vec::new();
-    for (tag, value) in quantities.chain(more).chain(costs) {
+    let modelled = record.modelled_s.map(|seconds| ("modelled_s", seconds));
+    for (tag, value) in quantities.chain(more).chain(costs).chain(modelled) {
         let mut inner = Vec::new();
         bytes(&mut inner, 1, tag.as_bytes());
         inner.push((2 << 3) | 5);

@@ -172,6 +172,8 @@ pub struct TheoryReport {
     pub step_size_max_stochastic: Option<f64>,
     /// Drop rate of the network.
     pub drop_rate: f64,
+    /// The share of the rounds in which an edge is down, bursts and absent agents included.
+    pub lost_share: f64,
     /// How the graph changes from round to round, if it does.
     pub time_varying: Option<String>,
     /// Every method with local steps on this graph.
@@ -246,6 +248,7 @@ impl TheoryReport {
             step_size_max: found.map(|c| c.step_size_max(smoothness)).transpose()?,
             step_size_max_stochastic: found.map(|c| c.step_size_max_stochastic(smoothness)).transpose()?,
             drop_rate: inquiry.network.drop_rate(),
+            lost_share: 1.0 - inquiry.network.kept_share(),
             time_varying: inquiry.network.time_varying().map(ToString::to_string),
             methods: methods(inquiry, &chosen, spectrum)?,
             advice: advice(inquiry, &chosen)?,

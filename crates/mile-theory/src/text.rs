@@ -52,6 +52,10 @@ fn graph(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
     if report.drop_rate > 0.0 {
         line(f, "drop rate", number(report.drop_rate), "probability that an edge is down in a round")?;
     }
+    if report.lost_share > report.drop_rate + f64::EPSILON {
+        let why = "share of the rounds in which an edge is down, bursts and absent agents included";
+        line(f, "lost", number(report.lost_share), why)?;
+    }
     if let Some(varying) = &report.time_varying {
         line(f, "time-varying graph", varying.clone(), "the eigenvalues are those of all edges together")?;
     }

@@ -134,6 +134,9 @@ fn constants(setting: &TheoremSetting) -> Result<Constants, TheoryError> {
     require("k", setting.k as f64, setting.k >= 1, "a whole number of at least 1")?;
     let drops = setting.network.drop_rate();
     require("drop_rate", drops, drops == 0.0, "0, since the theorems assume that no edges drop")?;
+    let outages = setting.network.bursts().is_some() || setting.network.absence().is_some();
+    let expected = "no bursts and no absence, since the theorems assume that no edges drop";
+    require("bursts", f64::from(u8::from(outages)), !outages, expected)?;
     let varying = f64::from(u8::from(setting.network.time_varying().is_some()));
     require(
         "time_varying",

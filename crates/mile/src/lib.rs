@@ -41,6 +41,7 @@ pub mod methods;
 pub mod mixing;
 pub mod network;
 pub mod optimiser;
+pub mod outages;
 pub mod problems;
 mod product;
 pub mod random;
@@ -56,6 +57,7 @@ pub mod sparse;
 pub mod spectrum;
 mod stages;
 pub mod steady;
+pub mod time;
 pub mod varying;
 pub mod verbs;
 

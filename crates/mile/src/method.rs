@@ -136,7 +136,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let got = "a network on which one exchange is not the average of all agents";
-        let expected = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, not time_varying";
+        let expected = "topology = \"complete\", mixing = \"metropolis\", drop_rate = 0, no bursts, no absence, not time_varying";
         Err(self.refuse("network", got, expected))
     }
 

@@ -6,6 +6,7 @@ use rand::RngExt;
 
 use crate::graph::{Graph, GraphError};
 use crate::mixing::{MixingError, MixingMatrix, Rule};
+use crate::outages::{Bursts, Outages};
 use crate::random::{Purpose, stream};
 use crate::sparse::SparseRows;
 use crate::spectrum::{self, Extremes, Spectrum};
@@ -19,6 +20,8 @@ pub struct Network {
     mixing: MixingMatrix,
     varying: Option<TimeVarying>,
     drop_rate: f64,
+    bursts: Option<Bursts>,
+    absence: Option<Outages>,
     spectrum: OnceLock<Spectrum>,
 }
 
@@ -72,7 +75,8 @@ impl Network {
     pub fn with_matrix(graph: Graph, mixing: MixingMatrix) -> Result<Self, NetworkError> {
         let graph = graph.connected()?;
         mixing.check_graph(&graph)?;
-        Ok(Self { graph, mixing, varying: None, drop_rate: 0.0, spectrum: OnceLock::new() })
+        let (varying, bursts, absence) = (None, None, None);
+        Ok(Self { graph, mixing, varying, drop_rate: 0.0, bursts, absence, spectrum: OnceLock::new() })
     }
 
     /// The same network, with each edge down in a communication round with this probability.
@@ -82,6 +86,16 @@ impl Network {
         }
         self.drop_rate = drop_rate;
         Ok(self)
+    }
+
+    /// The same network, with bursts of loss on each edge.
+    pub fn with_bursts(self, bursts: Bursts) -> Self {
+        Self { bursts: Some(bursts), ..self }
+    }
+
+    /// The same network, with agents that are away now and then: all edges of an agent that is away are down.
+    pub fn with_absence(self, absence: Outages) -> Self {
+        Self { absence: Some(absence), ..self }
     }
 
     /// The same network, with only some of its edges used in each round. Their weights are those of the mixing matrix.
@@ -135,6 +149,16 @@ impl Network {
         self.drop_rate
     }
 
+    /// Bursts of loss on its edges, if there are any.
+    pub fn bursts(&self) -> Option<&Bursts> {
+        self.bursts.as_ref()
+    }
+
+    /// When its agents are away, if they ever are.
+    pub fn absence(&self) -> Option<&Outages> {
+        self.absence.as_ref()
+    }
+
     /// How the graph changes from round to round, if it does.
     pub fn time_varying(&self) -> Option<&TimeVarying> {
         self.varying.as_ref()
@@ -142,21 +166,41 @@ impl Network {
 
     /// Whether the edges that are used differ from round to round.
     pub fn varies(&self) -> bool {
-        self.drop_rate > 0.0 || self.varying.is_some()
+        self.loses_edges() || self.varying.is_some()
+    }
+
+    /// Whether edges are down at random: single ones, in bursts, or because an agent is away.
+    pub fn loses_edges(&self) -> bool {
+        self.drop_rate > 0.0 || self.bursts.is_some() || self.absence.is_some()
+    }
+
+    /// The share of the rounds in which an edge that would be used is not down.
+    pub fn kept_share(&self) -> f64 {
+        let bursts = self.bursts.map_or(0.0, |bursts| bursts.share());
+        let away = self.absence.map_or(0.0, |absence| absence.share());
+        (1.0 - self.drop_rate) * (1.0 - bursts) * (1.0 - away) * (1.0 - away)
     }
 
     /// The settings that make the edges differ from round to round, in words.
     pub fn variation(&self) -> String {
         let varying = self.varying.as_ref().map(|varying| format!("time_varying = {varying}"));
         let drops = (self.drop_rate > 0.0).then(|| format!("drop_rate = {}", self.drop_rate));
-        varying.into_iter().chain(drops).collect::<Vec<_>>().join(" and ")
+        let bursts = self.bursts.map(|bursts| {
+            let (begin, end) = (bursts.during.begin(), bursts.during.end());
+            format!("bursts = {{ begin = {begin}, end = {end}, loss = {} }}", bursts.loss)
+        });
+        let absence = self
+            .absence
+            .map(|absence| format!("absence = {{ begin = {}, end = {} }}", absence.begin(), absence.end()));
+        let all = [varying, drops, bursts, absence];
+        all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 
     /// The mean number of messages in an exchange, two for each edge that is used.
     pub fn mean_messages(&self) -> f64 {
         let all = || self.graph.edges().count() as f64;
         let edges = self.varying.as_ref().map_or_else(all, |varying| varying.mean_edges(&self.graph));
-        2.0 * edges * (1.0 - self.drop_rate)
+        2.0 * edges * self.kept_share()
     }
 
     /// The eigenvalues of the mixing matrix, computed at the first call.
@@ -185,11 +229,16 @@ impl Network {
     }
 
     fn drops(&self, seed: u64, i: usize, j: usize, round: u64) -> bool {
-        if self.drop_rate == 0.0 {
+        if !self.loses_edges() {
             return false;
         }
         let edge = (i.min(j) * self.agents() + i.max(j)) as u64;
-        stream(seed, Purpose::Drop, edge, round).random_bool(self.drop_rate)
+        let is_away = |absence: &Outages| {
+            [i, j].iter().any(|agent| absence.is_out(seed, Purpose::Absence, *agent as u64, round))
+        };
+        (self.drop_rate > 0.0 && stream(seed, Purpose::Drop, edge, round).random_bool(self.drop_rate))
+            || self.bursts.is_some_and(|bursts| bursts.lose(seed, edge, round))
+            || self.absence.as_ref().is_some_and(is_away)
     }
 
     /// The rows of W.

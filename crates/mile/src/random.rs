@@ -32,6 +32,16 @@ pub enum Purpose {
     Probe = 9,
     /// Which edges are in the random matching of a round.
     Matching = 10,
+    /// When bursts of loss begin and end on an edge.
+    Burst = 20,
+    /// Which rounds within a burst are lost.
+    LossInBurst = 21,
+    /// When agents are away.
+    Absence = 22,
+    /// How long local steps take in modelled time.
+    StepTime = 23,
+    /// How long messages take in modelled time.
+    Crossing = 24,
 }
 
 /// The random stream of one purpose; `index` is usually an agent, `step` a draw, round or class.

@@ -61,13 +61,18 @@ impl<'m> Run<'m> {
         if let Some((agent, weight)) = newcomer {
             self.give_model(agent, weight, engine)?;
         }
+        self.restart(engine)
+    }
+
+    /// The same, where every agent has a model.
+    pub fn restart(&mut self, agents: &mut dyn Agents) -> Result<(), AgentsError> {
         for other in (1..self.layout.state.len()).map(Vector) {
-            engine.combine(other, 0.0, &[])?;
+            agents.combine(other, 0.0, &[])?;
         }
         self.progress.step = 0;
         self.progress.step_size = self.schedule.at(self.progress.round);
-        self.within_step(engine, 0, |method, step| method.start(step))?;
-        engine.settle()
+        self.within_step(agents, 0, |method, step| method.start(step))?;
+        agents.settle()
     }
 
     /// Gives an agent the mean of its neighbours' models: an exchange pulls it there from zero, scaled by the weight of its edges.

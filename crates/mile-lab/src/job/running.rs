@@ -10,7 +10,7 @@ use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::run::{Progress, Run};
 
-use super::{DIVERGED, JobContext};
+use super::{DIVERGED, JobClock, JobContext};
 use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;
@@ -40,9 +40,10 @@ pub(super) struct JobSetup<'a, T> {
 }
 
 /// What an epoch hands on to the next.
-pub(super) struct Part<T> {
+pub(super) struct Part<'p, T> {
     /// The models of the next epoch's members.
     pub(super) models: Vec<T>,
+    clock: Option<JobClock<'p>>,
     progress: Progress,
     limit: f64,
     wall: Duration,
@@ -52,22 +53,24 @@ pub(super) struct Part<T> {
 }
 
 /// What has ended.
-pub(super) enum Completed<T> {
+pub(super) enum Completed<'p, T> {
     Job(Outcome),
     /// The agents that take part change; the next epoch.
-    Epoch(usize, Part<T>),
+    Epoch(usize, Part<'p, T>),
 }
 
 /// A job that is being run.
-pub(super) struct RunningJob<'a, T> {
+pub(super) struct RunningJob<'a, 'p, T> {
     together: Together<'a>,
-    context: &'a JobContext<'a>,
+    context: &'a JobContext<'p>,
     job: Job,
     epoch: usize,
     problem: &'a dyn Problem<T>,
     method: &'a dyn Method,
     engine: &'a mut dyn Engine<T>,
     run: Run<'a>,
+    /// What tells the modelled time.
+    clock: Option<JobClock<'p>>,
     limit: f64,
     wall: Duration,
     last: Option<Record>,
@@ -79,10 +82,10 @@ pub(super) struct RunningJob<'a, T> {
     entered: bool,
 }
 
-impl<'a, T: Scalar> RunningJob<'a, T> {
+impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
     pub(super) fn begin(
         together: Together<'a>,
-        context: &'a JobContext<'a>,
+        context: &'a JobContext<'p>,
         setup: JobSetup<'a, T>,
         engine: &'a mut dyn Engine<T>,
         resume: bool,
@@ -105,6 +108,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             }
         };
         let (last, saved_at, entered) = (None, Instant::now(), false);
+        let clock = JobClock::of(context.plan, job)?;
         let mut running = Self {
             together,
             context,
@@ -114,6 +118,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             method,
             engine,
             run,
+            clock,
             limit,
             wall,
             last,
@@ -143,13 +148,13 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     /// Continues in another epoch: the method is restarted from the models.
     pub(super) fn enter(
         together: Together<'a>,
-        context: &'a JobContext<'a>,
+        context: &'a JobContext<'p>,
         setup: JobSetup<'a, T>,
         engine: &'a mut dyn Engine<T>,
-        part: Part<T>,
+        part: Part<'p, T>,
     ) -> Result<Self, LabError> {
         let JobSetup { job, epoch, problem, method } = setup;
-        let Part { progress, limit, wall, last, history, saved, .. } = part;
+        let Part { clock, progress, limit, wall, last, history, saved, .. } = part;
         let schedule = context.plan.spec.algorithms[job.algorithm].schedule.clone();
         let run = Run::resume(method, schedule, progress);
         let mut running = Self {
@@ -161,6 +166,7 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
             method,
             engine,
             run,
+            clock,
             limit,
             wall,
             last,
@@ -183,15 +189,15 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
     }
 
     /// What the next epoch begins with.
-    fn hand_on(self, next: usize) -> Result<Completed<T>, LabError> {
+    fn hand_on(self, next: usize) -> Result<Completed<'p, T>, LabError> {
         let epochs = self.context.plan.membership.epochs();
         let models = epochs[next].rows_from(&epochs[self.epoch], &self.engine.vector(MODELS)?);
         let (progress, limit, wall) = (*self.run.progress(), self.limit, self.wall);
-        let Self { last, history, saved, .. } = self;
-        Ok(Completed::Epoch(next, Part { models, progress, limit, wall, last, history, saved }))
+        let Self { clock, last, history, saved, .. } = self;
+        Ok(Completed::Epoch(next, Part { models, clock, progress, limit, wall, last, history, saved }))
     }
 
-    pub(super) fn complete(mut self) -> Result<Completed<T>, LabError> {
+    pub(super) fn complete(mut self) -> Result<Completed<'p, T>, LabError> {
         let (spec, membership) = (&self.context.plan.spec, &self.context.plan.membership);
         let ended = loop {
             let round = self.run.progress().round;
@@ -273,7 +279,8 @@ impl<'a, T: Scalar> RunningJob<'a, T> {
         let members = &self.context.plan.membership.epochs()[self.epoch].members;
         let evaluated = RecordedAgents { agents: &chosen, members, each: spec.agent_metrics };
         let (progress, wall_s) = (self.run.progress(), self.wall.as_secs_f64());
-        let moment = Moment { progress, drift, wall_s };
+        let modelled_s = self.clock.as_mut().map(|clock| clock.after(progress.round)).transpose()?;
+        let moment = Moment { progress, drift, wall_s, modelled_s };
         let record = measure(self.together, subject, self.problem, self.engine, evaluated, moment)?;
         self.context.store.append(&record)?;
         self.context.observer.recorded(self.job, &record);

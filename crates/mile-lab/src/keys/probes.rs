@@ -43,7 +43,9 @@ pub(super) fn all() -> Vec<Probe> {
         .iter()
         .map(|(name, keys)| Probe { problem: name, ..probe(format!("[problem]\n{keys}\n{ALGORITHM}")) })
         .collect();
+    probes.push(probe(format!("[time]\n{quadratic}{ALGORITHM}")));
     let networks = [
+        "bursts = { begin = 0.1, end = 0.2 }\nabsence = { begin = 0.1, end = 0.2 }",
         "topology = 'erdos-renyi'",
         "topology = 'small-world'",
         "topology = 'file'\nedges = 'e'",

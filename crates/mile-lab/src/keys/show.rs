@@ -120,6 +120,9 @@ pub fn json_schema() -> String {
         .collect();
     top["properties"]["network"] = object("network");
     top["properties"]["start"] = object("start");
+    top["properties"]["network"]["properties"]["bursts"] = object("network.bursts");
+    top["properties"]["network"]["properties"]["absence"] = object("network.absence");
+    top["properties"]["time"] = object("time");
     top["properties"]["stop"] = object("stop");
     top["properties"]["agent"] = agent;
     top["properties"]["event"] = json!({ "type": "array", "items": object("event") });

@@ -5,7 +5,8 @@ use mile::schedule::Weight;
 use mile::steady;
 use mile::with_precision;
 
-use super::{Job, Plan, tally};
+use super::tally::{Tally, tally};
+use super::{Job, Plan};
 use crate::engines::{Jobs, Scalar};
 use crate::error::LabError;
 use crate::ranks::agree;
@@ -23,10 +24,10 @@ impl Plan {
         sizes.into_iter().fold(bytes, |product, size| product.saturating_mul(size as u64))
     }
 
-    /// Bytes that all agents together send in a job that is not stopped before its last round. They are counted, not estimated,
-    /// except in rounds beyond the first few million.
-    pub fn bytes_to_send(&self, job: Job) -> Result<u64, LabError> {
-        with_precision!(self.spec.precision, T => tally::bytes::<T>(self, job))
+    /// What a job costs that is not stopped before its last round. It is counted, not estimated, except in rounds beyond the first few
+    /// million.
+    pub fn tally(&self, job: Job) -> Result<Tally, LabError> {
+        tally(self, job)
     }
 
     /// Bytes of a message with one vector of an algorithm.

@@ -133,6 +133,12 @@ impl<'a> Runs<'a> {
         records.any(|record| self.value(quantity, record).is_some_and(shown))
     }
 
+    /// The axes of which any record has a value.
+    pub fn axes(&self) -> impl Iterator<Item = Axis> + '_ {
+        let records = || self.labels.iter().flatten().flat_map(|run| &run.records);
+        Axis::ALL.into_iter().filter(move |axis| records().any(|record| axis.of(record).is_some()))
+    }
+
     /// Whether any algorithm has a band, that is several seeds that did not diverge.
     pub(crate) fn have_bands(&self) -> bool {
         self.labels.iter().any(|runs| runs.iter().filter(|run| !run.diverged).count() > 1)
@@ -165,8 +171,9 @@ impl<'a> Runs<'a> {
     fn points(&self, runs: &[&Run], quantity: Quantity, axis: Axis) -> Vec<Point> {
         let mut values: Vec<(u64, f64, f64)> = Vec::new();
         for record in runs.iter().flat_map(|run| &run.records) {
-            if let Some(y) = self.value(quantity, record).filter(|y| y.is_finite()) {
-                values.push((record.round, axis.of(record), y));
+            let y = self.value(quantity, record).filter(|y| y.is_finite());
+            if let (Some(x), Some(y)) = (axis.of(record), y) {
+                values.push((record.round, x, y));
             }
         }
         values.sort_by_key(|value| value.0);

@@ -26,7 +26,7 @@ pub fn figures(runs: &Runs, title: &str) -> Vec<Figure> {
             Quantity::Test(of, Models::Average | Models::Own) => Some(of) == metric,
             _ => false,
         };
-        let axes = Axis::ALL.into_iter().filter(|axis| spent || *axis == Axis::Round);
+        let axes = runs.axes().filter(|axis| spent || *axis == Axis::Round);
         figures.extend(axes.map(|axis| Figure::single(runs, quantity, axis)));
     }
     figures

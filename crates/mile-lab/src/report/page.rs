@@ -8,7 +8,7 @@ use super::summary;
 use crate::error::LabError;
 use crate::plot::style::escape;
 use crate::plot::{Figure, Runs};
-use crate::quantity::{Axis, Quantity};
+use crate::quantity::Quantity;
 use crate::store::Outcome;
 use crate::sweep::{SweepFolder, best_table, trials_table};
 use crate::table::{COSTS, TextTable, number, outcomes_table, status_of};
@@ -107,7 +107,7 @@ fn figures(runs: &Runs, index: usize) -> String {
     );
     for quantity in Quantity::ALL.into_iter().filter(|quantity| runs.have(*quantity)) {
         html.push_str("<figure>");
-        for axis in Axis::ALL {
+        for axis in runs.axes() {
             let mut figure = Figure::single(runs, quantity, axis);
             figure.name = format!("{index}-{}", figure.name);
             let _ = write!(
@@ -242,13 +242,19 @@ fn seeds_table(outcomes: &[Outcome]) -> TextTable {
     let quantities: Vec<Quantity> = Quantity::ALL.into_iter().filter(have).collect();
     let mut header = vec!["algorithm".to_owned(), "seed".into()];
     header.extend(quantities.iter().map(|quantity| quantity.symbol()));
-    header.extend(["rounds", "seconds", "status"].map(str::to_owned));
+    header.extend(["rounds", "seconds"].map(str::to_owned));
+    let is_modelled = outcomes.iter().any(|outcome| outcome.last.modelled_s.is_some());
+    header.extend(is_modelled.then(|| "modelled s".to_owned()));
+    header.push("status".to_owned());
     let row = |outcome: &Outcome| {
         let mut cells = vec![outcome.label.clone(), outcome.seed.to_string()];
         cells
             .extend(quantities.iter().map(|quantity| number(quantity.of(&outcome.last).unwrap_or(f64::NAN))));
         let seconds = number((outcome.last.wall_s * 1e3).round() / 1e3);
-        cells.extend([outcome.round.to_string(), seconds, status_of(&[outcome], 1)]);
+        cells.extend([outcome.round.to_string(), seconds]);
+        let modelled = || number(outcome.last.modelled_s.unwrap_or(f64::NAN));
+        cells.extend(is_modelled.then(modelled));
+        cells.push(status_of(&[outcome], 1));
         cells
     };
     TextTable { header, rows: outcomes.iter().map(row).collect() }

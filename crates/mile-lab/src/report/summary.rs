@@ -82,6 +82,24 @@ fn setup(folder: &RunFolder) -> String {
     if folder.network.drop_rate() > 0.0 {
         let _ = write!(text, " An edge is down in a round with probability {}.", folder.network.drop_rate());
     }
+    if let Some(bursts) = folder.network.bursts() {
+        let (length, share) = (1.0 / bursts.during.end(), bursts.share());
+        let _ = write!(
+            text,
+            " Bursts of {} rounds in the mean lose {} of the rounds on an edge.",
+            number(length),
+            number(share)
+        );
+    }
+    if let Some(absence) = folder.network.absence() {
+        let (length, share) = (1.0 / absence.end(), absence.share());
+        let _ = write!(
+            text,
+            " An agent is away in {} of the rounds, for {} in the mean.",
+            number(share),
+            number(length)
+        );
+    }
     if let Some(varying) = folder.network.time_varying() {
         let _ = write!(text, " The graph changes from round to round: {varying}.");
     }

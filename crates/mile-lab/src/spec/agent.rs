@@ -184,7 +184,9 @@ impl AgentSettings {
         let why = match self.on_missing {
             _ if spec.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",
-            OnMissing::Wait if spec.network.drop_rate > 0.0 => "with network.drop_rate > 0",
+            OnMissing::Wait if spec.network.loses_edges() => {
+                "with edges that are down at random (network.drop_rate, bursts, absence)"
+            }
             OnMissing::Wait if spec.network.time_varying.is_some() => "with network.time_varying",
             OnMissing::Wait
                 if spec.events.iter().any(|event| !matches!(event.change, Change::Replace(_))) =>

@@ -11,6 +11,7 @@ mod neighbours;
 mod network;
 pub mod set;
 mod stop;
+mod time;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use neighbours::{NeighbourSpec, is_host_and_port};
 pub use network::{GraphSource, MixingSource, NetworkSpec};
 pub use set::apply;
 pub use stop::StopRule;
+pub use time::TimeSpec;
 
 use crate::error::LabError;
 use crate::eval_agents::EvaluatedAgents;
@@ -82,6 +84,8 @@ pub struct Spec {
     pub algorithms: Vec<AlgorithmSpec>,
     /// What happens to agents, in increasing round.
     pub events: Vec<Event>,
+    /// How long it would take on other computers and lines, if that is modelled.
+    pub time: Option<TimeSpec>,
 }
 
 /// On how many samples models are evaluated: the keys `eval_samples` and `test_samples` of a section `[problem]`.
@@ -130,6 +134,7 @@ impl Spec {
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
         let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
+        let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         top.finish()?;
         Ok(Self {
@@ -148,6 +153,7 @@ impl Spec {
             start,
             algorithms,
             events,
+            time,
         })
     }
 
@@ -173,6 +179,7 @@ impl Spec {
             ("start", Some(self.start.to_table().into())),
             ("algorithm", all(self.algorithms.iter().map(AlgorithmSpec::to_table).collect())),
             ("event", all(self.events.iter().map(events::to_table).collect())),
+            ("time", self.time.as_ref().map(|time| time.to_table().into())),
         ])
     }
 

@@ -1,4 +1,4 @@
-//! `[network]`: the graph, its mixing matrix, and the drop rate of its edges.
+//! `[network]`: the graph, its mixing matrix, and when its edges are down.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use mile::graph::{Graph, Topology};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::{Network, NetworkError};
+use mile::outages::{Bursts, InvalidOutage, Outages};
 use mile::varying::TimeVarying;
 use toml::{Table, Value};
 
@@ -31,6 +32,10 @@ pub struct NetworkSpec {
     pub time_varying: Option<VaryingSource>,
     /// Probability that an edge is down in a round.
     pub drop_rate: f64,
+    /// Bursts of loss on its edges.
+    pub bursts: Option<Bursts>,
+    /// When its agents are away.
+    pub absence: Option<Outages>,
     /// Seed of a random graph.
     pub seed: u64,
 }
@@ -107,9 +112,11 @@ impl NetworkSpec {
         if !(0.0..1.0).contains(&drop_rate) {
             return Err(LabError::expected("network.drop_rate", expected, drop_rate));
         }
+        let (bursts, absence) = (bursts(&reader)?, absence(&reader)?);
         let seed = reader.whole("seed", "a whole number")?.unwrap_or(0);
         reader.finish()?;
-        Ok(Self { agents: agents as usize, graph, mixing, time_varying, drop_rate, seed })
+        let agents = agents as usize;
+        Ok(Self { agents, graph, mixing, time_varying, drop_rate, bursts, absence, seed })
     }
 
     /// The contents of the section.
@@ -159,8 +166,15 @@ impl NetworkSpec {
             ("matrix", matrix),
             ("time_varying", time_varying),
             ("drop_rate", Some(self.drop_rate.into())),
+            ("bursts", self.bursts.map(|bursts| outages(&bursts.during, Some(bursts.loss)))),
+            ("absence", self.absence.map(|absence| outages(&absence, None))),
             ("seed", Some(super::whole(self.seed))),
         ])
+    }
+
+    /// Whether edges are down at random.
+    pub fn loses_edges(&self) -> bool {
+        self.drop_rate > 0.0 || self.bursts.is_some() || self.absence.is_some()
     }
 
     /// Builds the network; an error if its graph is disconnected or its matrix is not admissible.
@@ -214,8 +228,54 @@ impl NetworkSpec {
             Some(varying) => network.with_time_varying(varying).map_err(in_config("network.time_varying"))?,
             None => network,
         };
-        network.with_drop_rate(self.drop_rate).map_err(in_config("network.drop_rate"))
+        let network = network.with_drop_rate(self.drop_rate).map_err(in_config("network.drop_rate"))?;
+        let network = self.bursts.into_iter().fold(network, Network::with_bursts);
+        Ok(self.absence.into_iter().fold(network, Network::with_absence))
     }
+}
+
+/// A table such as `{ begin = 0.01, end = 0.2 }`.
+fn outages(outages: &Outages, loss: Option<f64>) -> Value {
+    let (begin, end) = (Some(outages.begin().into()), Some(outages.end().into()));
+    super::table([("begin", begin), ("end", end), ("loss", loss.map(Value::Float))]).into()
+}
+
+fn bursts(reader: &Section) -> Result<Option<Bursts>, LabError> {
+    let Some(table) = outage(reader, "bursts")? else { return Ok(None) };
+    let inner = Section::new(reader.path("bursts"), table);
+    let during = begin_and_end(&inner)?;
+    let loss = inner.number("loss", "a probability in (0, 1]")?.unwrap_or(1.0);
+    let bursts = Bursts::new(during, loss).map_err(|error| out_of_range(&inner, error))?;
+    inner.finish()?;
+    Ok(Some(bursts))
+}
+
+fn absence(reader: &Section) -> Result<Option<Outages>, LabError> {
+    let Some(table) = outage(reader, "absence")? else { return Ok(None) };
+    let inner = Section::new(reader.path("absence"), table);
+    let absence = begin_and_end(&inner)?;
+    inner.finish()?;
+    Ok(Some(absence))
+}
+
+fn outage<'a>(reader: &Section<'a>, key: &'static str) -> Result<Option<&'a Table>, LabError> {
+    let expected = "a table with begin and end, such as { begin = 0.01, end = 0.2 }";
+    let table = |value: &'a Value| value.as_table().ok_or_else(|| reader.refuse(key, value, expected));
+    reader.value(key).map(table).transpose()
+}
+
+fn begin_and_end(inner: &Section) -> Result<Outages, LabError> {
+    let number = |key: &'static str, expected: &str| -> Result<f64, LabError> {
+        inner.number(key, expected)?.ok_or_else(|| inner.missing(key, expected))
+    };
+    let (begin, end) =
+        (number("begin", "a probability in (0, 1)")?, number("end", "a probability in (0, 1]")?);
+    Outages::new(begin, end).map_err(|error| out_of_range(inner, error))
+}
+
+fn out_of_range(inner: &Section, error: InvalidOutage) -> LabError {
+    let InvalidOutage { key, got, expected, .. } = error;
+    LabError::expected(inner.path(key), expected, got)
 }
 
 fn in_text_file<T, E: std::fmt::Display>(

@@ -182,7 +182,7 @@ fn compressed_runs_converge_send_what_was_predicted_and_refuse_invalid_combinati
         let job = found.jobs()[0];
         let last = &run(&found, folder.path(), false)[0].last;
         assert!(last.grad_norm_sq.unwrap() < 1e-12 && last.consensus_error < 1e-12, "{keys}: {last:?}");
-        assert_eq!(last.bytes_sent, found.bytes_to_send(job).unwrap(), "{keys}");
+        assert_eq!(last.bytes_sent, found.tally(job).unwrap().bytes, "{keys}");
         assert_eq!(last.bytes_sent, 16 * (25 * 320 + 2475 * bytes as u64), "{keys}");
     }
     let event = "[[event]]\nround = 9\nreplace = 3";

@@ -23,7 +23,7 @@ fn sends_what_it_says(text: &str) {
     let outcomes =
         execute(&plan, &folder.path().join("run"), false, &Silent, &AtomicBool::new(false)).unwrap();
     for (job, outcome) in plan.jobs().into_iter().zip(outcomes) {
-        assert_eq!(plan.bytes_to_send(job).unwrap(), outcome.last.bytes_sent, "{} of {text}", outcome.label);
+        assert_eq!(plan.tally(job).unwrap().bytes, outcome.last.bytes_sent, "{} of {text}", outcome.label);
     }
 }
 
@@ -90,6 +90,6 @@ fn what_no_machine_could_hold_is_refused_by_its_key() {
     assert_eq!(refused(&format!("{skipping}probability = 1e-12")), "algorithm[0].probability");
     // Long runs need no memory.
     let long = plan(&with("rounds = 1000000000000000", 10, "", 3, ""), Path::new("")).unwrap();
-    let (bytes, expected) = (long.bytes_to_send(long.jobs()[0]).unwrap() as f64, 1e15 * 20.0 * 3.0 * 8.0);
+    let (bytes, expected) = (long.tally(long.jobs()[0]).unwrap().bytes as f64, 1e15 * 20.0 * 3.0 * 8.0);
     assert!((bytes / expected - 1.0).abs() < 1e-9, "{bytes}");
 }

@@ -87,7 +87,7 @@ pub(super) fn follow(before: &Membership, rule: Option<Rule>, event: &Event) -> 
     }
     check_agent(before, last, change).map_err(|problem| refuse(change.name(), problem))?;
     if last.network.varies() {
-        let problem = "cannot be used with network.drop_rate > 0 or network.time_varying: agents need the models of all their \
+        let problem = "cannot be used with network.drop_rate > 0, bursts, absence or time_varying: agents need the models of all their \
                        neighbours then";
         return Err(refuse(change.name(), problem.into()));
     }

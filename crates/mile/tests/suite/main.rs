@@ -16,3 +16,4 @@ mod optimisers; // AdamW, AMSGrad and Muon in local steps: literal forms, where 
 mod outer; // methods with outer momentum: literal forms, DiLoCo
 mod public_copies; // compressed messages: literal forms with copies of the neighbours
 mod schedules; // step sizes that change
+mod time; // modelled time: every method against an event queue
