@@ -23,6 +23,7 @@ _AXES = {
     "bytes_sent": "bytes sent by all agents",
     "gradient_evals": "gradients evaluated by all agents",
     "wall_s": "seconds of computing",
+    "modelled_s": "modelled time in seconds",
     "step": "updates",
 }
 _LINEAR = ("accuracy", "auc", "r2")
@@ -37,8 +38,9 @@ def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
     if quantity not in records or records[quantity].isna().all():
         known = [name for name in records.select_dtypes("number") if name not in (*_AXES, "seed")]
         raise ValueError(f"quantity: expected one of {', '.join(known)}, got {quantity}")
-    if axis not in _AXES:
-        raise ValueError(f"axis: expected one of {', '.join(_AXES)}, got {axis}")
+    axes = [name for name in _AXES if name in records]
+    if axis not in axes:
+        raise ValueError(f"axis: expected one of {', '.join(axes)}, got {axis}")
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     values = records[quantity].dropna()

@@ -192,7 +192,7 @@ _KNOWN = ("accuracy", "auc", "rmse", "r2", "test_loss")
 # Names that records give to other numbers.
 _TAKEN = frozenset(
     "agent agents algorithm label seed round step loss local_loss worst_loss batch_loss grad_norm_sq consensus_error consensus_error_before more vectors_sent bytes_sent "
-    "gradient_evals wall_s".split()
+    "gradient_evals wall_s modelled_s".split()
 )
 
 

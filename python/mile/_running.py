@@ -38,6 +38,7 @@ class Arguments(TypedDict, total=False):
     start: Mapping[str, Any] | str
     stop: Stop
     event: Sequence[Mapping[str, Any]]
+    time: Mapping[str, Any]
     name: str
     device: str
     set: Sequence[str]
@@ -67,7 +68,7 @@ def run(
     stop: tolerances at which a job has converged and ends before its last round, such as {"grad_norm": 1e-6, "consensus": 1e-8}; `run.converged` says whether all have.
     device: where the agents of a built-in problem compute: "cpu" (the default), "cuda", "cuda:K", or "auto" for a GPU if there is one. Objectives in Python choose their own device.
     set: overrides such as "algorithm.mile.xi=0.05", as with `mile run --set`.
-    eval_every, eval_agents, agent_metrics, precision, start, event, name: as in an experiment file.
+    eval_every, eval_agents, agent_metrics, precision, start, event, time, name: as in an experiment file.
     out: the run directory; default: runs/NAME, or the next free runs/NAME-2, ...
     resume: whether to continue the run in `out`; finished work is kept, and rounds, seeds and algorithms may be added. With "auto", the run is continued if there is one and
         started otherwise, so that a script can simply be started again.

@@ -59,7 +59,7 @@ pub(super) const ALL: &[About] = &[
     about("network", "seed", "", "Seed of a random graph.", "seed = 1"),
     about("network.bursts", "begin", "", "Probability that a burst begins on an edge in a round without one.", "begin = 0.01"),
     about("network.bursts", "end", "", "Probability that a burst ends in a round: its mean length is 1/end rounds.", "end = 0.2"),
-    about("network.bursts", "loss", "a probability in (0, 1]", "Probability that a round within a burst is lost. Default: 1.", "loss = 0.8"),
+    about("network.bursts", "loss", "a probability in (0, 1]", "Probability that a round within a burst is lost.", "loss = 0.8"),
     about("network.absence", "begin", "", "Probability that an agent goes away in a round.", "begin = 0.005"),
     about("network.absence", "end", "", "Probability that an agent comes back in a round: it is away for 1/end rounds in the mean.", "end = 0.05"),
 

@@ -16,4 +16,5 @@ mod runs; // run directories: stopped, resumed, extended, diverged, foreign
 mod spec; // mistakes in experiment files, named by their key
 mod sweep; // points of a sweep, their results, and resuming them
 mod tables; // the user's CSV files
+mod time; // modelled time, bursts of loss and absent agents
 mod written; // what an experiment writes is the experiment

@@ -79,6 +79,12 @@ fn spec(draw: &mut Draw, folder: &Path) -> String {
     if draw.yes(0.15) {
         let _ = writeln!(text, "[[event]]\nround = 2\nreplace = {}\nlost = 1", draw.whole(0, 3));
     }
+    if draw.yes(0.2) {
+        let laws =
+            ["0.1", "{ from = 0.1, to = 0.2 }", "{ least = 0.1, mean = 0.2 }", "{ trace = [0.1, 0.3] }"];
+        let (step, latency, bandwidth) = (draw.one_of(&laws), draw.one_of(&laws), draw.one_of(&laws));
+        let _ = writeln!(text, "[time]\nstep = {step}\nlatency = {latency}\nbandwidth = {bandwidth}");
+    }
     text
 }
 
@@ -104,6 +110,12 @@ fn network(draw: &mut Draw) -> String {
     }
     if draw.yes(0.2) {
         let _ = writeln!(text, "drop_rate = {}", draw.number(0.0, 0.5));
+    }
+    if draw.yes(0.1) {
+        let _ = writeln!(text, "bursts = {{ begin = 0.1, end = {} }}", draw.number(0.1, 0.9));
+    }
+    if draw.yes(0.1) {
+        let _ = writeln!(text, "absence = {{ begin = 0.05, end = {} }}", draw.number(0.1, 0.9));
     }
     if draw.yes(0.3) {
         let _ = writeln!(text, "seed = {}", draw.whole(0, 9));

@@ -92,16 +92,6 @@ impl Law {
         }
     }
 
-    /// The mean over draws.
-    pub fn mean(&self) -> f64 {
-        match self {
-            Self::Constant(value) => *value,
-            Self::Uniform { from, to } => 0.5 * (from + to),
-            Self::Exponential { mean, .. } => *mean,
-            Self::Trace(values) => values.iter().sum::<f64>() / values.len() as f64,
-        }
-    }
-
     /// An error unless all draws satisfy a condition that holds between any two values for which it holds.
     fn check(
         &self,
@@ -125,10 +115,13 @@ impl fmt::Display for Law {
             Self::Constant(value) => write!(f, "{value}"),
             Self::Uniform { from, to } => write!(f, "from {from} to {to}"),
             Self::Exponential { least, mean } => write!(f, "least {least}, mean {mean}"),
-            Self::Trace(values) => match values.iter().find(|value| !(**value >= 0.0)) {
-                Some(value) => write!(f, "a trace with {value}"),
-                None => write!(f, "a trace of {} values", values.len()),
-            },
+            Self::Trace(values) => {
+                let by = |a: &&f64, b: &&f64| a.total_cmp(b);
+                match values.iter().min_by(by).zip(values.iter().max_by(by)) {
+                    Some((least, largest)) => write!(f, "a trace from {least} to {largest}"),
+                    None => write!(f, "an empty trace"),
+                }
+            }
         }
     }
 }
@@ -199,18 +192,11 @@ impl TimeModel {
         Crossing { latency: latency.at(k, &mut draw), bandwidth: bandwidth.at(k, &mut draw) }
     }
 
-    /// Whether it knows the speed of all agents up to a number.
-    pub fn has_agents(&self, numbers: usize) -> bool {
-        self.steps.len() == 1 || self.steps.len() >= numbers
-    }
-
-    /// An agent's local steps.
-    pub fn steps_of(&self, agent: usize) -> &Law {
+    fn steps_of(&self, agent: usize) -> &Law {
         if self.steps.len() == 1 { &self.steps[0] } else { &self.steps[agent] }
     }
 
-    /// The line from one agent to another.
-    pub fn line(&self, from: usize, to: usize) -> &Line {
+    fn line(&self, from: usize, to: usize) -> &Line {
         self.lines.get(&(from, to)).unwrap_or(&self.line)
     }
 }

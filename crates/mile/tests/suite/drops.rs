@@ -4,6 +4,7 @@ use mile::block;
 use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::outages::{Bursts, Outages};
 use mile::problems::Batch;
 use mile::run::Run;
 use mile::schedule::Schedule;
@@ -53,6 +54,20 @@ fn exact_methods_stay_exact_when_a_third_of_the_edges_are_down() {
         let gradient = worst(&dropping(Rule::LazyMetropolis, 0.3), name, &parameters, 12_000);
         assert!(gradient < 1e-9, "{name} {parameters:?}: {gradient:e}");
     }
+}
+
+#[test]
+fn exact_methods_stay_exact_with_bursts_of_loss_and_agents_that_come_and_go() {
+    let decoupled = Parameters { gamma: Some(0.8), ..xi(5, 0.05) };
+    let rows = [("mile", decoupled), ("led", tau(5)), ("k-gt", tau(5)), ("gta-2", tau(5)), ("dinno", tau(5))];
+    let bursts = Bursts::new(Outages::new(0.05, 0.2).unwrap(), 0.9).unwrap();
+    let network = ring(Rule::LazyMetropolis).with_bursts(bursts);
+    let network = network.with_absence(Outages::new(0.02, 0.2).unwrap());
+    for (name, parameters) in rows {
+        let gradient = worst(&network, name, &parameters, 16_000);
+        assert!(gradient < 1e-9, "{name} {parameters:?}: {gradient:e}");
+    }
+    assert!(worst(&network, "local-dsgd", &tau(5), 16_000) > 1e-4, "a method with a bias keeps it");
 }
 
 #[test]
