@@ -33,6 +33,7 @@ def runs(out: str, rounds: int, resume: bool) -> None:
 
     # Compressed messages, over edges that never drop.
     compressed = [mile.method("mile", label="bits", step_size=0.1, local_steps=3, compression="8-bit")]
+    compressed += [mile.method("mile", label="floats", step_size=0.1, local_steps=3, compression="bf16")]
     compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
     mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=out + "-compressed", resume=resume)
 

@@ -93,7 +93,8 @@ def test_combine_and_pull_have_the_bits_of_the_library(dim: int, topology: str) 
     arguments: dict[str, Any] = {"network": network, "algorithms": algorithms, "rounds": 9, "start": "random"}
     if topology == "ring":
         arguments["network"] = {"topology": topology}
-        algorithms += [mile.method("mile", 0.1, label="bits", local_steps=2, compression="8-bit"), mile.method("local-dsgd", 0.1, label="few", compression={"top_k": 0.3})]
+        algorithms += [mile.method("mile", 0.1, label=by, local_steps=2, compression=by) for by in ("8-bit", "bf16", "fp16")]
+        algorithms += [mile.method("local-dsgd", 0.1, label="few", compression={"top_k": 0.3})]
     host, simulator = mile.run(problem=problem, **arguments, out="host"), mile.run(problem=own, **arguments, out="simulator")
     for name in [algorithm.get("label", algorithm["name"]) for algorithm in algorithms]:
         assert (host.x(name) == simulator.x(name)).all() and host.x(name).std() > 0.1
@@ -438,7 +439,7 @@ def test_three_processes_have_the_results_of_one() -> None:
         ranks.runs("one", 7, False)
     finally:
         torch.set_num_threads(threads)
-    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "few"), "-compressed"), (("mile",), "-norms"), (("mile",), "-optimised")):
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive"), ""), (("bits", "floats", "few"), "-compressed"), (("mile",), "-norms"), (("mile",), "-optimised")):
         one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
         for name in names:
             ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]

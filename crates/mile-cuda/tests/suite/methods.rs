@@ -108,6 +108,7 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("mile", Parameters { xi: Some(Weight::Adaptive(0.1)), ..tau() }),
         ("mile", Parameters { xi: Some(Weight::Adaptive(0.02)), ..heavy(false) }),
         ("mile", Parameters { compression: Some(Compression::EightBit), ..tau() }),
+        ("mile", Parameters { compression: Some(Compression::Bf16), ..tau() }),
         ("local-dsgd", Parameters { compression: Some(Compression::TopK(0.3)), ..heavy(false) }),
         ("mile", Parameters { gamma: Some(0.8), xi: Some(0.02.into()), ..outer(heavy(false)) }),
         ("local-dsgd", Parameters { compression: Some(Compression::EightBit), ..outer(tau()) }),

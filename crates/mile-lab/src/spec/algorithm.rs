@@ -240,8 +240,8 @@ fn change_table(change: &ScheduleChange) -> Table {
 fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static str, Option<Value>)> {
     let own = parameters.own.iter().map(|(name, value)| (*name, Some(own_value(*value))));
     let compression = parameters.compression.map(|by| match by {
-        Compression::EightBit => Value::from("8-bit"),
         Compression::TopK(share) => super::table([("top_k", Some(share.into()))]).into(),
+        by => Value::from(by.to_string()),
     });
     let outer = parameters.outer.map(|OuterMomentum { momentum, step_size }| {
         super::table([("momentum", Some(momentum.into())), ("step_size", Some(step_size.into()))]).into()
@@ -389,15 +389,18 @@ fn outer(reader: &Section) -> Result<Option<OuterMomentum>, LabError> {
     Ok(Some(OuterMomentum { momentum, step_size }))
 }
 
-/// `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.
+/// `"bf16"`, `"fp16"`, `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.
 fn compression(reader: &Section) -> Result<Option<Compression>, LabError> {
-    let expected = "\"none\", \"8-bit\", or a table such as { top_k = 0.01 }";
+    let expected = "\"none\", \"bf16\", \"fp16\", \"8-bit\", or a table such as { top_k = 0.01 }";
     let Some(value) = reader.value("compression") else { return Ok(None) };
     if value.as_str() == Some("none") {
         return Ok(None);
     }
+    let words = [Compression::Bf16, Compression::Fp16, Compression::EightBit];
     match value {
-        Value::String(word) if word == "8-bit" => Ok(Some(Compression::EightBit)),
+        Value::String(word) if let Some(by) = words.into_iter().find(|by| by.to_string() == *word) => {
+            Ok(Some(by))
+        }
         Value::Table(table) => {
             let inner = Section::new(reader.path("compression"), table);
             let expected = "a share of the elements in (0, 1)";

@@ -164,6 +164,8 @@ fn compressed_runs_converge_send_what_was_predicted_and_refuse_invalid_combinati
     let bits = "compression = '8-bit'";
     for (keys, gamma, bytes) in [
         (bits, None, 40 + 2 + 6),
+        ("compression = 'bf16'", None, 2 * 40),
+        ("compression = 'fp16'", None, 2 * 40 + 2 + 6),
         ("compression = '8-bit'\ngamma = 'auto'", Some(0.5), 48),
         ("compression = { top_k = 0.25 }", Some(0.25), 10 * 8 + 5 + 3),
     ] {

@@ -213,7 +213,16 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
         ("clip", vec![b.to_string()]),
         ("share_moments", vec!["1".into(), "2".into()]),
         ("outer", vec!["{ momentum = 0.5, step_size = 0.7 }".into(), format!("{{ step_size = {b} }}")]),
-        ("compression", vec!["\"8-bit\"".into(), format!("{{ top_k = {share} }}"), "\"none\"".into()]),
+        (
+            "compression",
+            vec![
+                "\"8-bit\"".into(),
+                "\"bf16\"".into(),
+                "\"fp16\"".into(),
+                format!("{{ top_k = {share} }}"),
+                "\"none\"".into(),
+            ],
+        ),
     ];
     for (key, values) in values {
         if entry.takes(key) && draw.yes(0.3) && !text.contains(&format!("{key} =")) {

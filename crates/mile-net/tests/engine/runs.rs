@@ -76,7 +76,7 @@ fn agents_whose_plug_is_pulled_come_back_and_nothing_has_happened() {
 /// Messages are bytes in place of elements; after the victim's death they are sent again from its checkpoint.
 #[test]
 fn compressed_messages_are_sent_again_after_a_death() {
-    for by in [Compression::EightBit, Compression::TopK(0.05)] {
+    for by in [Compression::Fp16, Compression::EightBit, Compression::TopK(0.05)] {
         let lab = Lab::new(Topology::Ring, 4, 1_501).over(Transport::Tcp);
         let method = Mile::decoupled(2, 0.01, 0.3).unwrap().with_compression(Some(by)).unwrap();
         lab.check(&method, 9, &lab.all_but(&method, 9, &[(1, Dies::Exchange(5))]));

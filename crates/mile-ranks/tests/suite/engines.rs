@@ -123,6 +123,7 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
     let adaptive = (catalogue::find("mile").unwrap(), Some(Weight::Adaptive(0.1)), None);
     let compressed = [
         ("mile", Compression::EightBit),
+        ("mile", Compression::Fp16),
         ("local-dsgd", Compression::TopK(0.3)),
         ("motef", Compression::EightBit),
     ]

@@ -40,8 +40,11 @@ pub(super) const COMMUNICATIONS: Parameter = Parameter::whole("communications", 
 pub(super) const MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0");
 pub(super) const USUAL_MOMENTUM: Parameter = Parameter::part("momentum", "a number in [0, 1)", "0.9");
 pub(super) const NESTEROV: Parameter = Parameter::part("nesterov", "true or false", "false");
-pub(super) const COMPRESSION: Parameter =
-    Parameter::part("compression", "\"none\", \"8-bit\" or { top_k = a share in (0, 1) }", "\"none\"");
+pub(super) const COMPRESSION: Parameter = Parameter::part(
+    "compression",
+    "\"none\", \"bf16\", \"fp16\", \"8-bit\" or { top_k = a share in (0, 1) }",
+    "\"none\"",
+);
 pub(super) const OUTER: Parameter =
     Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
 pub(super) const OPTIMIZER: Parameter = Parameter::part(

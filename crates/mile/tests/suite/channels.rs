@@ -398,7 +398,9 @@ fn simulator_and_channels_agree(
     let adaptive = Parameters { xi: Some(Weight::Adaptive(0.1)), ..Parameters::default() };
     let compressed = [
         ("mile", Compression::EightBit),
+        ("mile", Compression::Bf16),
         ("mile", Compression::TopK(0.4)),
+        ("local-dsgd", Compression::Fp16),
         ("local-dsgd", Compression::TopK(0.2)),
         ("motef", Compression::TopK(0.4)),
     ]

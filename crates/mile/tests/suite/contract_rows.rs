@@ -153,6 +153,8 @@ pub fn rows() -> Vec<Row> {
             false,
         ),
         copying(4, row("mile", compressed(Compression::EightBit, xi(5, 0.22)))),
+        copying(4, row("mile", compressed(Compression::Bf16, xi(5, 0.22)))),
+        copying(4, row("mile", compressed(Compression::Fp16, xi(5, 0.22)))),
         copying(4, row("mile", compressed(Compression::TopK(0.4), tau(5)))),
         heavy(
             copying(
@@ -231,6 +233,7 @@ pub fn rows() -> Vec<Row> {
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, false),
         heavy(Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }, 0.9, true),
         Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::EightBit, tau(5)))) },
+        Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::Bf16, tau(5)))) },
         Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::TopK(0.4), tau(5)))) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none()) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none().with("variant", Variant::Cta)) },
@@ -250,6 +253,7 @@ pub fn rows() -> Vec<Row> {
         row("fspda", Parameters { gamma: Some(0.8), ..none().with("beta", 0.1) }),
         Row { sent: 2, stored: 3, zero_sum: &[], ..momentum("motef", 0.05) },
         tracking_copies(Compression::EightBit),
+        tracking_copies(Compression::Fp16),
         tracking_copies(Compression::TopK(0.4)),
         outer_steps("diloco", tau(5)),
         outer_steps("noloco", tau(5)),

@@ -1,6 +1,6 @@
 //! The recursions of methods that send compressed messages, written a second time so that every agent knows its neighbours' copies.
 
-use mile::compression::Compression::{EightBit, TopK};
+use mile::compression::Compression::{Bf16, EightBit, Fp16, TopK};
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
 
@@ -48,6 +48,17 @@ pub fn eight_bits(u: &mut [f64]) {
     u.iter_mut().for_each(|u| *u = (*u / step).round_ties_even() * step);
 }
 
+/// Rounded to this many significant bits, through single precision.
+fn significant(bits: i32) -> impl Fn(&mut [f64]) {
+    move |u| {
+        for u in u.iter_mut().filter(|u| **u != 0.0) {
+            let single = f64::from(*u as f32);
+            let step = 2f64.powi(single.abs().log2().floor() as i32 + 1 - bits);
+            *u = (single / step).round_ties_even() * step;
+        }
+    }
+}
+
 /// Only the two largest elements.
 pub fn two_largest(u: &mut [f64]) {
     let mut order: Vec<usize> = (0..u.len()).collect();
@@ -72,6 +83,13 @@ fn compressed_methods_are_their_forms_with_copies_of_the_neighbours() {
         let weights = (steps as usize, xi, gamma);
         agree(name, compressed(EightBit, xi, gamma, steps), |d, x| {
             with_public_copies(d, x, weights, eight_bits, 100)
+        });
+        agree(name, compressed(Bf16, xi, gamma, steps), |d, x| {
+            with_public_copies(d, x, weights, significant(8), 100)
+        });
+        // No element is so small beside the largest that it loses bits.
+        agree(name, compressed(Fp16, xi, gamma, steps), |d, x| {
+            with_public_copies(d, x, weights, significant(11), 100)
         });
         agree(name, compressed(TopK(0.4), xi, gamma, steps), |d, x| {
             with_public_copies(d, x, weights, two_largest, 100)
