@@ -16,7 +16,7 @@ python=$venv/bin/python
 has() { "$python" -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))' "$@"; }
 install() { timeout 1200 "$python" -m pip install --quiet --disable-pip-version-check "$@" || cannot "pip could not install $*"; }
 has maturin || install 'maturin>=1.9,<2'
-for package in numpy pytest mypy pandas matplotlib networkx scipy tqdm nbclient ipykernel torch; do
+for package in numpy pytest mypy basedpyright pandas matplotlib networkx scipy tqdm nbclient ipykernel torch jax; do
     has $package || install $package
 done
 [ "${1:-}" != install ] || exit 0

@@ -18,6 +18,7 @@ Where to start depends on what you have:
 
 - a function and its gradient in NumPy: `Objective`, or any object with `loss(agent, x)` and `grad(agent, x, rng)`;
 - a PyTorch model and a data set for each agent: `mile.torch.Problem`;
+- a loss of a pytree in JAX: `mile.jax.Problem`;
 - tables, images, or an experiment file for the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
 - a custom method: `Method`.
 """

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _mile
-from ._names import Topology
+from ._names import GraphParameters, Mixing, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from typing_extensions import Unpack
 
 Section = dict[str, Any]
 
@@ -52,7 +56,7 @@ class Graph:
             dense[i, j] = dense[j, i] = w
         return dense
 
-    def to_networkx(self) -> Any:
+    def to_networkx(self) -> nx.Graph:
         """The graph as a `networkx.Graph`, with the weights of W on its edges."""
         import networkx as nx
 
@@ -77,7 +81,7 @@ class _NetworkX(Protocol):
 class _Sparse(Protocol):
     """A sparse matrix of scipy."""
 
-    def tocoo(self) -> Any: ...
+    def tocoo(self) -> object: ...
 
 
 Network = Topology | Graph | Mapping[str, Any] | Iterable[tuple[int, int]] | NDArray[Any] | _NetworkX | _Sparse
@@ -89,9 +93,9 @@ def graph(
     *,
     agents: int | None = None,
     topology: Topology | None = None,
-    mixing: str | None = None,
+    mixing: Mixing | None = None,
     drop_rate: float | None = None,
-    **parameters: Any,
+    **parameters: Unpack[GraphParameters],
 ) -> Graph:
     """A graph with its mixing matrix.
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from . import _mile
 from ._facts import exchanges, facts
-from ._names import MethodName
+from ._names import MethodName, Parameters
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from typing_extensions import Unpack
 
 Algorithm = dict[str, Any]
 """A section `[[algorithm]]`: the method, its step size and its parameters."""
@@ -79,7 +83,7 @@ def method(
     *,
     lr: float | Literal["auto"] | None = None,
     label: str | None = None,
-    **parameters: Any,
+    **parameters: Unpack[Parameters],
 ) -> Algorithm:
     """A method with its step size and parameters, for `algorithms`.
 
@@ -99,17 +103,17 @@ def method(
     given = lr if step_size is None else step_size
     found |= {} if given is None else {"step_size": given}
     found |= {} if label is None else {"label": label}
-    return found | parameters
+    return found | dict(parameters)
 
 
-def methods() -> Any:
-    """The built-in methods as a DataFrame, or as a list of dictionaries if pandas is not installed.
+def methods() -> pd.DataFrame:
+    """The built-in methods as a DataFrame; without pandas, as a list of dictionaries.
 
     >>> import mile
     >>> mile.methods().loc["mile", "vectors_sent"].item()
     1
     """
-    found = json.loads(_mile.methods())
+    found: Any = json.loads(_mile.methods())
     try:
         import pandas as pd
     except ImportError:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, SupportsFloat, TypedDict, runtime_checkable
+
+from numpy.typing import ArrayLike, NDArray
 
 from . import _mile
 
@@ -18,6 +22,12 @@ Topology = Literal[
 ]
 """A graph that is made from its name."""
 
+Mixing = Literal["metropolis", "lazy-metropolis", "max-degree", "best-constant", "fdla", "file", "weight"]
+"""A rule for the weights of edges; "weight" takes those of a networkx graph."""
+
+Loss = Literal["least-squares", "logistic", "nonconvex-logistic", "softmax", "poisson", "huber", "welsch"]
+"""A loss of rows of a table."""
+
 Precision = Literal["f32", "f64"]
 
 
@@ -25,16 +35,16 @@ Precision = Literal["f32", "f64"]
 class Objectives(Protocol):
     """Anything that can be used as a problem: objectives of all agents, which `Objective` describes."""
 
-    def loss(self, agent: int, x: Any, /) -> Any: ...
+    def loss(self, agent: int, x: NDArray[Any], /) -> SupportsFloat: ...
 
-    def grad(self, agent: int, x: Any, rng: _mile.Random, /) -> Any: ...
+    def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random, /) -> ArrayLike | None: ...
 
 
 @runtime_checkable
 class Built(Protocol):
     """A problem that is computed in Rust, such as `Table` and `Quadratic`."""
 
-    def section(self, folder: Any, /) -> tuple[dict[str, Any], object | None]: ...
+    def section(self, folder: Path, /) -> tuple[dict[str, Any], object | None]: ...
 
 
 class Stop(TypedDict, total=False):
@@ -44,3 +54,75 @@ class Stop(TypedDict, total=False):
     consensus: float
     loss_change: float
     every: int
+
+
+Weight = float | Literal["auto"] | Mapping[str, float]
+"""A weight of a correction: a number, a word, or a table of numbers."""
+
+
+class Parameters(TypedDict, total=False):
+    """Parameters of methods: the keys of the section `[[algorithm]]`, and the names that other systems have for them."""
+
+    local_steps: int
+    num_local_steps: int
+    tau: int
+    xi: Weight | Literal["paper", "adaptive"]
+    gamma: float | Literal["auto"]
+    beta: float
+    rho: float
+    eta_s: float
+    aux_step_size: float
+    communications: int
+    probability: float
+    chi: float
+    gossip: int
+    variant: Literal["atc", "cta"]
+    momentum: float
+    nesterov: bool
+    optimizer: Literal["sgd", "adamw", "amsgrad", "muon"] | Mapping[str, object]
+    correction: Literal["step", "gradient"] | Mapping[str, object]
+    clip: float
+    share_moments: int
+    outer: Mapping[str, float]
+    compression: Literal["none", "bf16", "fp16", "8-bit"] | Mapping[str, float]
+    schedule: Literal["constant", "step", "cosine"] | Mapping[str, object]
+    change: Sequence[Mapping[str, object]]
+
+
+class GraphParameters(TypedDict, total=False):
+    """Parameters of graphs: the other keys of the section `[network]`."""
+
+    degree: int
+    p: float
+    rewire: float
+    seed: int
+    edges: str | Sequence[tuple[int, int]]
+    matrix: str | Sequence[tuple[int, int, float]]
+    time_varying: str | Sequence[str]
+
+
+class TableParameters(TypedDict, total=False):
+    """Parameters of tables: the other keys of the section `[problem]` of kind "table"."""
+
+    by: str
+    c: float
+    categorical: Sequence[str] | Mapping[str, Sequence[str]]
+    classes: Sequence[str | float]
+    columns: Sequence[str]
+    comment: str
+    delimiter: str
+    delta: float
+    encoding: str
+    exclude: Sequence[str]
+    exposure: str
+    formats: Mapping[str, str]
+    intercept: bool
+    l1: float
+    l2: float
+    missing: Literal["mean", "category", "drop"]
+    missing_words: Sequence[str]
+    offset: str
+    partition: str | Mapping[str, object]
+    seed: int
+    standardise: bool
+    statistics: str

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#777777"]
 _DASHES: list[Any] = ["-", (0, (7, 3)), (0, (2, 2.5)), (0, (9, 3, 2, 3)), (0, (12, 4)), (0, (4, 2, 1, 2, 1, 2)), (0, (1, 3))]
@@ -29,7 +33,7 @@ _AXES = {
 _LINEAR = ("accuracy", "auc", "r2")
 
 
-def plot(records: Any, quantity: str, axis: str, ax: Any = None) -> Any:
+def plot(records: pd.DataFrame, quantity: str, axis: str, ax: Axes | None = None) -> Axes:
     """Draws one quantity for all algorithms: the mean over seeds, and a band from the smallest value to the largest."""
     import matplotlib.pyplot as plt
 

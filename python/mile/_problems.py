@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _mile
+from ._names import Loss, TableParameters
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from typing_extensions import Unpack
 
 Vector = NDArray[Any]
+
+Pair: TypeAlias = tuple[ArrayLike, ArrayLike]
+"""Features and targets."""
 
 
 class Objective:
@@ -30,6 +38,7 @@ class Objective:
     metrics: what to measure on held-out data: a function of x for each name, such as {"accuracy": ..., "sparsity": ...}. Records then have the metric of the average model
         under its name, and the mean over the agents' own models under local_NAME. Or names among "accuracy", "auc", "rmse", "r2" and "test_loss", together with `measure`.
     measure: a function of x that returns one number for each of the names in `metrics`.
+    weights: a positive number for each agent; f is then the weighted mean of all f_i.
     version: a string that identifies the objectives when a run is resumed; default: their values at the starting point.
 
     >>> import numpy as np, mile
@@ -57,6 +66,7 @@ class Objective:
         full_grad: Callable[[int, Vector], Vector] | None = None,
         metrics: Sequence[str] | Mapping[str, Callable[[Vector], float]] = (),
         measure: Callable[[Vector], Sequence[float]] | None = None,
+        weights: Sequence[float] | None = None,
         name: str = "objective",
         version: str | None = None,
     ) -> None:
@@ -71,6 +81,7 @@ class Objective:
             self.metrics = [key for key in metrics if key in _KNOWN]
             self.own_metrics = own_names(key for key in metrics if key not in _KNOWN)
             self.measure = _Measure([metrics[key] for key in self.metrics + self.own_metrics])
+        self.agent_weights = weights
         self.name, self.version = name, version
 
 
@@ -118,20 +129,20 @@ class Table:
 
     def __init__(
         self,
-        data: Any,
+        data: pd.DataFrame | str | Path | Pair | Sequence[Pair],
         target: str | None = None,
         *,
         agents: int | None = None,
-        test: Any = None,
-        loss: str = "least-squares",
+        test: float | str | Mapping[str, object] | Pair | Sequence[Pair] | None = None,
+        loss: Loss = "least-squares",
         batch: int | str | None = None,
         weights: str | ArrayLike | Sequence[ArrayLike] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[TableParameters],
     ) -> None:
         self.name = "table"
         self.agents = agents
         of_rows = None if weights is None or isinstance(weights, str) else weights
-        given = {"target": target, "loss": loss, "batch": batch, "weights": weights if of_rows is None else None, **parameters}
+        given: dict[str, Any] = {"target": target, "loss": loss, "batch": batch, "weights": weights if of_rows is None else None, **parameters}
         self.parameters = {key: value for key, value in given.items() if value is not None}
         self._file: Any = None
         self._data: _mile.TableData | None = None

@@ -44,6 +44,14 @@ class Arguments(TypedDict, total=False):
     set: Sequence[str]
 
 
+class Changes(Arguments, total=False):
+    """What may change when a run is resumed."""
+
+    report: bool
+    tensorboard: bool
+    on_record: Callable[[Record], None] | None
+
+
 def run(
     experiment: PathLike | Mapping[str, Any] | None = None,
     *,
@@ -94,8 +102,8 @@ def run(
     if "sweep" in request.table:
         raise _mile.ExperimentError("sweep: expected a single experiment, got a sweep; use mile.sweep, which runs every combination of values")
 
-    def again(**changes: Any) -> Run:
-        given: dict[str, Any] = {**arguments, "report": report, "tensorboard": tensorboard, "on_record": on_record, **changes}
+    def again(**changes: Unpack[Changes]) -> Run:
+        given: Changes = {**arguments, "report": report, "tensorboard": tensorboard, "on_record": on_record, **changes}
         return run(experiment, out=folder, resume=True, progress=progress, **given)
 
     stopped = _execute(request, folder, goes_on, (report, tensorboard), ranks, observer(_shown(progress, ranks), on_record))
@@ -185,7 +193,7 @@ def check(experiment: PathLike | Mapping[str, Any] | None = None, **arguments: U
         return _mile.check(request.table, request.base, request.object, request.methods, observer(False))
 
 
-def load(folder: PathLike, problem: Any = None) -> Run | Sweep:
+def load(folder: PathLike, problem: Problem | None = None) -> Run | Sweep:
     """Opens a run directory or a sweep, of this process or another; `problem` is needed only for the state dicts of a PyTorch model.
 
     `load_run` and `load_sweep` open the one or the other.
@@ -194,7 +202,7 @@ def load(folder: PathLike, problem: Any = None) -> Run | Sweep:
     return Sweep(path) if (path / "sweep.json").exists() else Run(path, problem=problem)
 
 
-def load_run(folder: PathLike, problem: Any = None) -> Run:
+def load_run(folder: PathLike, problem: Problem | None = None) -> Run:
     """Opens a run directory, of this process or another.
 
     >>> import mile

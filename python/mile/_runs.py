@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,26 @@ from numpy.typing import NDArray
 from . import _mile
 from ._files import read_records, read_safetensors, read_settings, safe_name
 from ._plots import plot as draw
+from ._progress import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+    from matplotlib.axes import Axes
+    from typing_extensions import Unpack
+
+    from ._running import Changes
+
+State = dict[str, NDArray[np.floating]]
+"""The vectors of a method by name, each of shape (agents, n)."""
+
+
+class HasModels(Protocol):
+    """A problem whose parameters are those of PyTorch models."""
+
+    def state_dicts(self, x: NDArray[Any], state: Path, /) -> list[dict[str, torch.Tensor]]: ...
+
+    def state_dict(self, x: NDArray[Any], state: Path, /) -> dict[str, torch.Tensor]: ...
 
 
 class Stopped(KeyboardInterrupt):
@@ -30,7 +50,7 @@ class Stopped(KeyboardInterrupt):
 class Run:
     """A run directory: several methods and seeds on one problem."""
 
-    def __init__(self, folder: Path, again: Callable[..., Run] | None = None, problem: Any = None) -> None:
+    def __init__(self, folder: Path, again: Callable[..., Run] | None = None, problem: object = None) -> None:
         self.folder = Path(folder)
         if not (self.folder / "config.toml").exists():
             raise _mile.ExperimentError(f"{self.folder}: expected a run directory with a config.toml, got none")
@@ -47,12 +67,12 @@ class Run:
         return read_settings(self.folder / "config.toml")
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Record]:
         """The records as dictionaries."""
         return read_records(self.folder)
 
     @property
-    def records(self) -> Any:
+    def records(self) -> pd.DataFrame:
         """The records as a DataFrame, with a row for each algorithm, seed and recorded round."""
         import pandas as pd
 
@@ -111,11 +131,11 @@ class Run:
                 return path
         raise FileNotFoundError(f"{self.folder}: expected a state of {name} with seed {number}, got none; resume the run first")
 
-    def state(self, label: str | None = None, seed: int | None = None) -> dict[str, NDArray[Any]]:
+    def state(self, label: str | None = None, seed: int | None = None) -> State:
         """The last state of a job: arrays of shape (agents, n), by the names of the method's vectors."""
         return read_safetensors(self._state_path(label, seed))
 
-    def x(self, label: str | None = None, seed: int | None = None) -> NDArray[Any]:
+    def x(self, label: str | None = None, seed: int | None = None) -> NDArray[np.floating]:
         """The agents' models, of shape (agents, n)."""
         return self.state(label, seed)["x"]
 
@@ -124,31 +144,29 @@ class Run:
         mean: NDArray[np.float64] = self.x(label, seed).mean(axis=0, dtype=np.float64)
         return mean
 
-    def state_dicts(self, label: str | None = None, seed: int | None = None) -> list[dict[str, Any]]:
+    def state_dicts(self, label: str | None = None, seed: int | None = None) -> list[dict[str, torch.Tensor]]:
         """A PyTorch `state_dict` for each agent, with its own buffers."""
         path = self._state_path(label, seed)
-        found: list[dict[str, Any]] = self._torch().state_dicts(self.x(label, seed), path)
-        return found
+        return self._torch().state_dicts(self.x(label, seed), path)
 
-    def state_dict(self, label: str | None = None, seed: int | None = None) -> dict[str, Any]:
+    def state_dict(self, label: str | None = None, seed: int | None = None) -> dict[str, torch.Tensor]:
         """The PyTorch `state_dict` of the average of all agents, buffers included."""
         path = self._state_path(label, seed)
-        found: dict[str, Any] = self._torch().state_dict(self.x(label, seed), path)
-        return found
+        return self._torch().state_dict(self.x(label, seed), path)
 
-    def _torch(self) -> Any:
-        if not hasattr(self._problem, "state_dicts"):
+    def _torch(self) -> HasModels:
+        if not hasattr(self._problem, "state_dicts") or not hasattr(self._problem, "state_dict"):
             got, remedy = type(self._problem).__name__, "pass it as mile.load_run(folder, problem=...)"
             raise TypeError(f"problem: expected a mile.torch.Problem for state dicts, got {got}; {remedy}")
         return self._problem
 
-    def resume(self, **changes: Any) -> Run:
+    def resume(self, **changes: Unpack[Changes]) -> Run:
         """Continues a run that was stopped, or extends it: `run.resume(rounds=400)`."""
         if self._again is None:
             raise TypeError("resume: expected a run of this process, got a loaded one; use mile.run(..., out=folder, resume=True)")
         return self._again(**changes)
 
-    def plot(self, quantity: str = "loss", axis: str = "round", ax: Any = None) -> Any:
+    def plot(self, quantity: str = "loss", axis: str = "round", ax: Axes | None = None) -> Axes:
         """Draws a quantity of the records with matplotlib, and returns the axes."""
         return draw(self.records, quantity, axis, ax)
 
@@ -189,7 +207,7 @@ class Sweep:
         self._found: dict[str, Any] = json.loads(path.read_text())
 
     @property
-    def trials(self) -> Any:
+    def trials(self) -> pd.DataFrame:
         """A DataFrame with a row for each algorithm, combination of values, seed and, in a cross-validation, fold: its last record."""
         import pandas as pd
 

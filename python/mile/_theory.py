@@ -5,10 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _mile
-from ._graphs import section
+from ._graphs import Network, section
+from ._names import GraphParameters, Mixing, Topology
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Options(GraphParameters, total=False):
+    """The keys of the section `[network]`, and further names of `local_steps`."""
+
+    agents: int
+    topology: Topology
+    mixing: Mixing
+    drop_rate: float
+    num_local_steps: int
+    tau: int
 
 
 class Theory(dict[str, Any]):
@@ -31,7 +46,7 @@ class Theory(dict[str, Any]):
 
 
 def theory(
-    of: Any = None,
+    of: Network | Path | str | None = None,
     *,
     local_steps: int | None = None,
     xi: float | str | None = None,
@@ -40,7 +55,7 @@ def theory(
     nesterov: bool = False,
     smoothness: float | None = None,
     step_size: float | None = None,
-    **network: Any,
+    **options: Unpack[Options],
 ) -> Theory:
     """Spectrum, admissible weights and step sizes, convergence rates and stability of MILE.
 
@@ -52,6 +67,7 @@ def theory(
     >>> round(found.xi_paper_max, 3)
     0.25
     """
+    network: dict[str, Any] = dict(options)
     if "num_local_steps" in network or "tau" in network:
         local_steps = network.pop("num_local_steps", network.pop("tau", None))
     experiment, base, net = None, Path(), None

@@ -34,6 +34,8 @@ pub(crate) struct Spec {
     own_metrics: Vec<String>,
     /// The tensors that the variable consists of.
     parts: Vec<TensorPart>,
+    /// What the loss and the gradient of each agent are multiplied by, so that the mean over the agents is the weighted one.
+    factors: Option<Vec<f64>>,
     /// Further names of parts that have several, such as tied weights, each with the name of its part.
     tied: Vec<(String, String)>,
 }
@@ -89,6 +91,7 @@ impl Spec {
                 "measure: expected a function of x that returns a number for each of metrics, got none",
             ));
         }
+        let factors = attribute(object, "agent_weights")?.map(|weights| factors(&weights, agents)).transpose()?;
         let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
         let parts = tensor_parts(parts, dim);
         let tied = attribute(object, "tied")?.map_or(Ok(Vec::new()), |tied| tied.extract())?;
@@ -107,10 +110,23 @@ impl Spec {
             measure_of: attribute(object, "measure_of")?.map(Bound::unbind),
             metrics,
             own_metrics,
+            factors,
             parts,
             tied,
         })
     }
+}
+
+/// What each agent's objective is multiplied by: its weight, divided by the mean of all.
+fn factors(weights: &Bound<'_, PyAny>, agents: usize) -> PyResult<Vec<f64>> {
+    let expected = format!("agent_weights: expected a positive number for each of {agents} agents");
+    let given: Vec<f64> =
+        weights.try_iter()?.map(|weight| number(&weight?, "agent_weights")).collect::<PyResult<_>>()?;
+    if given.len() != agents || !given.iter().all(|w| w.is_finite() && *w > 0.0) {
+        return Err(PyValueError::new_err(format!("{expected}, got {given:?}")));
+    }
+    let mean = given.iter().sum::<f64>() / agents as f64;
+    Ok(given.iter().map(|w| w / mean).collect())
 }
 
 /// The parts of a variable of this length, in its order, by their names and shapes. Outputs are the first dimension, as in PyTorch.
@@ -254,6 +270,14 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, call: &str) -> PyResult<f64> {
 }
 
 impl PyProblem {
+    /// Multiplies a gradient by the agent's factor.
+    fn weigh<T: Real>(&self, agent: usize, gradient: &mut [T]) {
+        if let Some(factors) = &self.spec.factors {
+            let factor = T::of(factors[agent]);
+            gradient.iter_mut().for_each(|g| *g *= factor);
+        }
+    }
+
     /// The metrics that a function returned.
     fn metrics_from(&self, values: Bound<'_, PyAny>, call: &str) -> PyResult<Vec<f64>> {
         let values: Vec<f64> =
@@ -281,8 +305,8 @@ impl<T: Real + Element> Problem<T> for PyProblem {
     fn loss(&self, agent: usize, x: &[T]) -> Result<f64, Failure> {
         self.raised.call(|py| {
             self.memory.read(py, x, |x| {
-                let value = self.spec.loss.bind(py).call1((agent, x))?;
-                number(&value, "loss(agent, x)")
+                let value = number(&self.spec.loss.bind(py).call1((agent, x))?, "loss(agent, x)")?;
+                Ok(self.spec.factors.as_ref().map_or(value, |factors| value * factors[agent]))
             })
         })
     }
@@ -291,17 +315,21 @@ impl<T: Real + Element> Problem<T> for PyProblem {
         let Some(full) = &self.spec.full_grad else {
             return self.sample_gradient(agent, x, Draw { seed: 0, step: 0 }, gradient);
         };
-        let rows = (x, gradient);
+        let rows = (x, &mut *gradient);
         self.raised
-            .call(|py| self.call(py, full, |x| (agent, x).into_pyobject(py), rows, "full_grad(agent, x)"))
+            .call(|py| self.call(py, full, |x| (agent, x).into_pyobject(py), rows, "full_grad(agent, x)"))?;
+        self.weigh(agent, gradient);
+        Ok(())
     }
 
     fn sample_gradient(&self, agent: usize, x: &[T], draw: Draw, gradient: &mut [T]) -> Result<(), Failure> {
-        let rows = (x, gradient);
+        let rows = (x, &mut *gradient);
         self.raised.call(|py| {
             let rng = Bound::new(py, Random::new(agent, draw))?;
             self.call(py, &self.spec.grad, |x| (agent, x, rng).into_pyobject(py), rows, "grad(agent, x, rng)")
-        })
+        })?;
+        self.weigh(agent, gradient);
+        Ok(())
     }
 
     fn records_gradient_norm(&self) -> bool {

@@ -1,5 +1,7 @@
 """Scripts and notebooks that are run twice, results that are handed on, and words of other libraries."""
 
+import inspect
+import json
 import pickle
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import mile
+import mile.torch
 from mile import _names
 from mile._facts import exchanges
 
@@ -156,23 +159,87 @@ def test_names_in_types_are_those_of_the_library() -> None:
     assert list(typing.get_args(_names.MethodName)) == list(mile.methods().index)
     keys = mile.keys()
     assert all(word in keys for word in typing.get_args(_names.Topology))
+    schema = json.loads(mile.keys("json-schema"))["properties"]
+
+    def known(section: Any) -> set[str]:
+        return set(section["properties"])
+
+    methods, network = known(schema["algorithm"]["items"]), known(schema["network"])
+    table = next(known(one) for one in schema["problem"]["oneOf"] if one["properties"]["kind"]["const"] == "table")
+    assert _keys(_names.Parameters) - {"aux_step_size"} == methods - {"name", "label", "step_size", "lr"}
+    assert _keys(_names.GraphParameters) == network - {"agents", "topology", "mixing", "drop_rate"}
+    assert _keys(_names.TableParameters) == table - {"kind", "data", "target", "test", "loss", "batch", "weights"}
+    assert _keys(_names.Stop) == known(schema["stop"])
+    assert set(typing.get_args(_names.Mixing)) - {"weight"} == set(schema["network"]["properties"]["mixing"]["enum"])
+
+
+def _keys(names: Any) -> set[str]:
+    return set(names.__annotations__)
 
 
 CHECKED = """
-import mile
+import mile, mile.torch, torch
 mile.run(problem=mile.Quadratic(), network="rng", algorithms=[mile.method("mile", lr=0.1)])
 mile.run(problm=mile.Quadratic())
 mile.method("mille", lr=0.1)
 mile.run(problem=3)
-mile.run(problem=mile.Quadratic(), network="ring", algorithms=[mile.method("mile", lr=0.1)], seeds=range(3), stop={"grad_norm": 1e-6})
+mile.method("mile", lr=0.1, local_step=3)
+mile.graph("torus", agents=9, mixing="metropolys")
+mile.Table("rows.csv", target="y", los="huber")
+mile.torch.Problem(torch.nn.Linear(2, 1), torch.nn.MSELoss(), [], batchs=3)
+run = mile.run(problem=mile.Quadratic(), network="ring", algorithms=[mile.method("mile", lr=0.1, local_steps=2)], seeds=range(3), stop={"grad_norm": 1e-6})
+run.resume(round=30)
+run.resume(rounds=30).records.groupby("label")["loss"].last()
+class Sensors:
+    dim = 3
+    def loss(self, agent: int, x: np.ndarray) -> float:
+        return float(x @ x)
+    def grad(self, agent: int, x: np.ndarray, rng: mile.Random) -> np.ndarray:
+        return 2 * x + rng.normal(size=3)
+mile.run(problem=Sensors(), network=[(0, 1)], algorithms=[mile.method("mile", lr=0.1)])
+def half_mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return 0.5 * torch.nn.functional.mse_loss(output, target)
+pairs = [(torch.zeros(4, 2), torch.zeros(4, 1))] * 3
+mile.run(problem=mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, batch=[1, 2, "full"]), network="ring", algorithms=[mile.method("led", lr=0.1)])
 """
+WRONG = {4, 5, 6, 7, 8, 9, 10, 11, 13}
 
 
-def test_type_checkers_see_misspelt_names() -> None:
-    Path("script.py").write_text(CHECKED)
-    found = subprocess.run([sys.executable, "-m", "mypy", "--strict", "script.py"], capture_output=True, text=True)
+def test_mypy_sees_misspelt_names() -> None:
+    Path("script.py").write_text(CHECKED.replace("import mile,", "import numpy as np\nimport mile,"))
+    found = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--disable-error-code=type-arg", "script.py"], capture_output=True, text=True)
     lines = {int(line.split(":")[1]) for line in found.stdout.splitlines() if ": error:" in line}
-    assert lines == {3, 4, 5, 6}, found.stdout
+    assert lines == WRONG, found.stdout
+
+
+def test_pyright_sees_misspelt_names() -> None:
+    Path("script.py").write_text(CHECKED.replace("import mile,", "import numpy as np\nimport mile,"))
+    settings = {"typeCheckingMode": "standard", "include": ["script.py"], "extraPaths": [str(Path(mile.__file__).parents[1])]}
+    Path("pyrightconfig.json").write_text(json.dumps(settings))
+    found = subprocess.run([sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson"], capture_output=True, text=True)
+    errors = [one for one in json.loads(found.stdout)["generalDiagnostics"] if one["severity"] == "error"]
+    assert {one["range"]["start"]["line"] + 1 for one in errors} == WRONG, errors
+
+
+def test_arguments_and_results_have_types() -> None:
+    """No function that a user calls takes or returns what may be anything."""
+    loose: list[str] = []
+
+    def look(name: str, function: Any) -> None:
+        signature = inspect.signature(function)
+        hints = [(key, one.annotation) for key, one in signature.parameters.items()] + [("return", signature.return_annotation)]
+        loose.extend(f"{name}: {key}" for key, hint in hints if str(hint).split(" | ")[0] in ("Any", "typing.Any"))
+
+    public = {name: getattr(mile, name) for name in mile.__all__} | {"torch.Problem": mile.torch.Problem}
+    for name, one in public.items():
+        if inspect.isfunction(one):
+            look(name, one)
+        elif inspect.isclass(one) and one.__module__ != "mile._mile" and one.__module__ != "mile":
+            methods = {key: value.fget if isinstance(value, property) else value for key, value in vars(one).items() if key[0] != "_" or key == "__init__"}
+            for key, value in methods.items():
+                if inspect.isfunction(value):
+                    look(f"{name}.{key}", value)
+    assert not loose
 
 
 class Alone(mile.Method):

@@ -29,7 +29,7 @@ def network_and_data() -> dict[str, Any]:
 
 
 def test_the_page_on_python() -> None:
-    first, sensors, network, optimised, dgd, adam = examples("python.md")
+    first, sensors, network, optimised, in_jax, dgd, adam = examples("python.md")
     exec(first, {})
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"np": np, "A": rng.normal(size=(8, 40, 3)), "b": rng.normal(size=(8, 40))}
@@ -39,6 +39,8 @@ def test_the_page_on_python() -> None:
     exec(dgd, {"mile": mile, "problem": mile.Quadratic()})
     exec(small(network), {"mile": mile} | network_and_data())
     exec(small(optimised), {"mile": mile, "torch": torch, "loss": torch.nn.CrossEntropyLoss()} | network_and_data())
+    shards = [(rng.normal(size=(40, 3)), rng.normal(size=40)) for _ in range(4)]
+    exec(small(in_jax), {"mile": mile, "data": shards})
     own: dict[str, Any] = {"mile": mile}
     exec(adam, own)
     assert mile.run(problem=mile.Quadratic(), algorithms=[mile.method(own["LocalAdam"](), lr=0.01)], rounds=3).complete

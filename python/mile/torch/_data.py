@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from .. import _mile
+from .._samples import EVALUATION, evaluated, number
 
 # What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor.
 Batch = Any
 
-
-def number(*parts: int) -> int:
-    """A seed from several numbers."""
-    mixed = 0x9E3779B97F4A7C15
-    for part in parts:
-        mixed = ((mixed ^ (part + 0x7F4A7C15)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-        mixed ^= mixed >> 31
-    return mixed & (2**63 - 1)
-
-
-# Chooses the samples that losses are measured on, so that they are the same in all records of all runs.
-_EVALUATION = 0x6D656173
-
-
-def _chosen(rows: int, count: int | None, agent: int) -> range | list[int]:
-    """The numbers of all samples or, at random but always the same, of some."""
-    if count is None or count >= rows:
-        return range(rows)
-    return sorted(int(k) for k in _mile.samples(rows, max(count, 1), True, _EVALUATION, agent, 0))
+AgentData: TypeAlias = Sequence[Any] | Dataset[Any] | DataLoader[Any]
+"""The data of one agent: tensors or arrays, a data set (or a list of samples), or a loader."""
 
 
 class Source(Protocol):
@@ -80,7 +64,7 @@ class Tensors:
         return tuple(tensor.index_select(0, chosen) for tensor in self.tensors)
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
-        chosen = _chosen(self.rows, count, self.agent)
+        chosen = evaluated(self.rows, count, self.agent)
         for begin in range(0, len(chosen), at_once):
             places = chosen[begin : begin + at_once]
             at: Any = slice(places.start, places.stop) if isinstance(places, range) else torch.tensor(places, device=self.device)
@@ -103,7 +87,7 @@ class Indexed:
         return self._collect(_mile.samples(self.rows, self.size, True, seed, self.agent, draw))
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
-        chosen = _chosen(self.rows, count, self.agent)
+        chosen = evaluated(self.rows, count, self.agent)
         for begin in range(0, len(chosen), at_once):
             places = chosen[begin : begin + at_once]
             yield len(places), self._collect(places)
@@ -144,7 +128,7 @@ class Loaded:
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
         """Each of these samples once, in order, whatever the loader's sampler does."""
-        chosen = _chosen(self.rows, count, self.agent)
+        chosen = evaluated(self.rows, count, self.agent)
         plain = DataLoader(Subset(self.loader.dataset, chosen), batch_size=at_once, collate_fn=self.loader.collate_fn)
         for begin, found in zip(range(0, len(chosen), at_once), plain, strict=True):
             yield min(at_once, len(chosen) - begin), to_device(found, self.device)
@@ -198,7 +182,7 @@ class Streamed:
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
         size = self.loader.batch_size or 1
         batches = self._BATCHES if count is None else max(1, count // size)
-        for _, found in zip(range(batches), self._begin(_EVALUATION, self.agent), strict=False):
+        for _, found in zip(range(batches), self._begin(EVALUATION, self.agent), strict=False):
             yield size, to_device(found, self.device)
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from .. import _mile
 from .._problems import own_names
-from ._data import Batch, Source, number
+from .._samples import number
+from ._data import Batch, Source
 from ._gradients import bind, seeding, trained
 from ._host import Host
 
@@ -169,14 +170,6 @@ def own_loss(model: Any, batch: Batch) -> torch.Tensor:
         expected = "a model whose output is its loss, or has it as loss"
         raise _mile.ExperimentError(f"loss: expected {expected}, got {type(output).__name__}; pass loss(output, target) or closure(model, batch)")
     return found
-
-
-def described(evaluated: tuple[int, int], rows: tuple[int, int]) -> str:
-    """What losses and metrics are measured on, as a sentence."""
-    (training, test), (all_training, all_test) = evaluated, rows
-    text = f"losses are measured on {training:,} of {all_training:,} training samples of each agent"
-    text += f", metrics on {test:,} of {all_test:,} test samples" if test < all_test else ""
-    return f'{text}, to keep evaluations short (eval_rows="all" measures on all)'
 
 
 def columns_of(local: Any, named: list[tuple[str, int]]) -> NDArray[np.int64] | None:

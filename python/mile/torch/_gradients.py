@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from ._data import Tensors, number
+from .._samples import number
+from ._data import Tensors
 
 if TYPE_CHECKING:
     from ._host import Host

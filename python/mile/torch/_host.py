@@ -55,6 +55,7 @@ class Host:
         self.vectors = [torch.zeros(shape, device=problem.device, dtype=problem.torch_dtype) for _ in range(vectors)]
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
         self.losses = Losses(self.vectors[0])
+        self._factors = None if problem.weights is None else [problem.factors[agent] for agent in self.hosted]
         local = problem.local_columns
         self._local = None if local is None else torch.from_numpy(local).to(problem.device)
         self.gradients = problem.gradients(self)
@@ -70,18 +71,23 @@ class Host:
     # Verbs
 
     def gradient(self, x: int, g: int, draw: int, step_size: float) -> None:
-        """`g_i <- grad f_i(x_i)`, at most as long as the problem allows."""
+        """`g_i <- grad f_i(x_i)`, at most as long as the problem allows, times the agent's weight."""
         self.gradients.compute(x, g, draw, step_size)
-        if self.problem.clip is not None and self.problem.optimizer is None:
-            with torch.no_grad():
-                norms = torch.linalg.vector_norm(self.vectors[g], dim=1, keepdim=True)
-                self.vectors[g].mul_((self.problem.clip / (norms + 1e-6)).clamp_(max=1.0))
+        found = self.vectors[g]
+        with torch.no_grad():
+            if self.problem.clip is not None and self.problem.optimizer is None:
+                norms = torch.linalg.vector_norm(found, dim=1, keepdim=True)
+                found.mul_((self.problem.clip / (norms + 1e-6)).clamp_(max=1.0))
+            if self._factors is not None:
+                found.mul_(found.new_tensor(self._factors).unsqueeze(1))
 
     def batch_losses(self) -> NDArray[np.float64]:
         """The mean loss of each hosted agent's mini-batches since the last record; nothing if there were none."""
         found = self.losses.mean()
         self.losses.forget()
-        return np.zeros(0) if found is None else found
+        if found is None:
+            return np.zeros(0)
+        return found if self._factors is None else found * np.array(self._factors)
 
     @torch.no_grad()
     def apply(self, function: Callable[..., Any], vectors: list[int]) -> None:

@@ -33,6 +33,8 @@ def facts(problem: Problem) -> dict[str, str]:
         "batch": problem.batch_text,
         "loss": shown(problem.code),
     }
+    if problem.weights is not None:
+        found["weights"] = shown(problem.weights)
     start = sum(float(line[1]) for line in lines) / len(lines)
     if math.isfinite(start):
         found["loss_at_start"] = f"{start:.2g}"

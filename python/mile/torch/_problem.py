@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -14,10 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from .. import _divided as divided
 from .. import _mile
-from ._data import Batch, Loaded, Source, Streamed, number, source
-from ._defaults import complete
-from ._evaluation import Evaluator, OwnMetrics, columns_of, described, own_loss, split
+from .._defaults import complete
+from .._methods import Algorithm, Algorithms
+from .._samples import described, number
+from ._data import AgentData, Batch, Loaded, Source, Streamed, source
+from ._evaluation import Evaluator, OwnMetrics, columns_of, own_loss, split
 from ._gradients import Gradients, choose, trained, views
 from ._host import Host
 from ._identity import facts
@@ -40,7 +44,8 @@ class Problem:
     data: for each agent, tensors or NumPy arrays (inputs, targets), a Dataset or a DataLoader; or a function that returns the data of an agent, together with `agents`.
     test: data in one of these forms, on which the test loss is measured, and the accuracy if each sample has an output for each of several classes and one integer target.
     metrics: functions of (model, batches of the test data) that return a number, by name. Records have them of the average model, and of the agents' own models as local_NAME.
-    batch: the number of samples in a gradient, or "full". A DataLoader has its own batches. accumulate: mini-batches in a gradient.
+    batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent. A DataLoader has its own batches. accumulate: mini-batches in a gradient.
+    weights: numbers, one for each agent, or "rows" for the numbers of their samples: f is then the weighted mean of all f_i. They multiply gradients and the steps of an optimizer.
     optimizer: a function that makes a `torch.optim.Optimizer` from the trained parameters or, if its argument is called `model`, from the model. Its steps are then the local
         steps of the method, whose step size (1 unless it is given) is a factor of the learning rates.
     scheduler: a function that makes a scheduler from an optimizer; it is stepped after each local step.
@@ -75,14 +80,15 @@ class Problem:
         self,
         model: nn.Module,
         loss: Callable[..., torch.Tensor] | None = None,
-        data: Sequence[Any] | Callable[[int], Any] = (),
+        data: Sequence[AgentData] | Callable[[int], AgentData] = (),
         *,
         agents: int | None = None,
-        test: Any = None,
+        test: AgentData | None = None,
         metrics: OwnMetrics | None = None,
         closure: Callable[[Any, Batch], torch.Tensor] | None = None,
-        batch: int | Literal["full"] = 32,
+        batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
         accumulate: int = 1,
+        weights: Literal["agents", "rows"] | Sequence[float] = "agents",
         optimizer: Optimizers | None = None,
         scheduler: Schedulers | None = None,
         clip: float | None = None,
@@ -98,18 +104,20 @@ class Problem:
     ) -> None:
         if loss is not None and closure is not None:
             raise TypeError("loss: expected either loss(output, target) or closure(model, batch), got both")
-        _check(gradient=gradient, batch=batch, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
+        _check(gradient=gradient, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
         if optimizer is None and scheduler is not None:
             raise TypeError("scheduler: expected an optimizer too, got none; without one give the method a schedule")
         self._take(model, device)
         self.local_columns = columns_of(local, [(key, math.prod(shape)) for key, shape in self.parts])
         self.shared_dim = self.dim - (0 if self.local_columns is None else len(self.local_columns))
-        self.agents = _count(data, agents)
+        self.agents = divided.count(data, agents)
         self.name = name or type(model).__name__
         self.gradient, self.eval_batch, self.eval_rows, self.version = gradient, eval_batch, eval_rows, version
         self.optimizer, self.scheduler, self.clip, self.autocast, self.accumulate = optimizer, scheduler, clip, autocast, accumulate
-        self.batch_text = str(batch) if accumulate == 1 else f"{accumulate} times {batch}"
-        self._size = None if batch == "full" else int(batch)
+        self._sizes = divided.sizes(batch, self.agents)
+        self.batch_text = divided.described(self._sizes) if accumulate == 1 else f"{accumulate} times {divided.described(self._sizes)}"
+        if gradient == "vmap" and len(set(self._sizes)) > 1:
+            raise ValueError(f"gradient: expected loop where agents have different batches, got vmap and {self.batch_text}")
         self._loss, self._data = loss, data
         self._closure = own_loss if loss is None and closure is None else closure
         self.code: Any = loss if closure is None else closure
@@ -120,7 +128,9 @@ class Problem:
         found = None if test is None else source(test, 0, None, self.device, self.torch_dtype)
         self._evaluator = Evaluator(self, found, metrics)
         self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
-        self.stochastic = self._size is not None
+        self.stochastic = any(size is not None for size in self._sizes)
+        self.weights = self._weights(weights)
+        self.factors = divided.factors(self.weights, self.agents)
         self.records_gradient_norm = gradient_norm
         self._facts: dict[str, str] | None = None
         self._count_rows()
@@ -150,9 +160,22 @@ class Problem:
         self._evaluated: tuple[int, int] = (min(self.eval_rows, first) if isinstance(self.eval_rows, int) else first, test)
         if self.eval_rows == "off":
             self._evaluated = (1, test)
-        run = min(first, (self._size or first) * self.accumulate)
+        run = min(first, (self._sizes[0] or first) * self.accumulate)
         self.row_counts = (first, run, self._evaluated[0] * self.agents, self._evaluated[1])
         self.evaluated_on: str | None = None
+
+    def _weights(self, given: Any) -> list[float] | None:
+        """The weights of all agents, of which a process may have only some."""
+        if not isinstance(given, str) or given != "rows":
+            return divided.weights(given, self.agents)
+        own = [self.source(agent) for agent in self.hosted()]
+        if any(isinstance(one, Streamed) for one in own):
+            raise _mile.ExperimentError("weights: expected numbers, since streams have no number of rows, got rows")
+        rows = [one.rows for one in own]
+        if self._distributed is not None:
+            parts = self._distributed.all_gather(json.dumps(rows).encode())
+            rows = [count for part in parts for count in json.loads(part)]
+        return divided.weights(given, self.agents, rows)
 
     # The protocol of objectives
 
@@ -170,25 +193,25 @@ class Problem:
             self._facts = facts(self)
         return self._facts
 
-    def complete_algorithms(self, algorithms: Any, changed: set[str]) -> tuple[Any, list[str]]:
+    def complete_algorithms(self, algorithms: Algorithms, changed: set[str]) -> tuple[list[Algorithm], list[str]]:
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
         return complete(algorithms, changed, has_optimizer=self.optimizer is not None)
 
     def loss(self, agent: int, x: NDArray[Any]) -> float:
         """f_agent(x) on data of the agent, evaluated with the agent's own buffers."""
         if self.eval_rows == "off":
-            return self._evaluator.batch_loss(agent, x)
-        return self._evaluator.loss(agent, x, self._evaluated[0])
+            return self.factors[agent] * self._evaluator.batch_loss(agent, x)
+        return self.factors[agent] * self._evaluator.loss(agent, x, self._evaluated[0])
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient, computed outside a host."""
-        batches = ((1 / self.accumulate, batch) for batch in self.batches(agent, rng.seed, rng.draw))
+        batches = ((self.factors[agent] / self.accumulate, batch) for batch in self.batches(agent, rng.seed, rng.draw))
         return self._evaluator.gradient(agent, x, batches, number(rng.seed, agent, rng.draw))
 
     def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
         """The exact gradient of f_agent."""
         data = self.source(agent)
-        batches = ((count / data.rows, batch) for count, batch in data.some(None, self.eval_batch))
+        batches = ((self.factors[agent] * count / data.rows, batch) for count, batch in data.some(None, self.eval_batch))
         return self._evaluator.gradient(agent, x, batches, number(agent))
 
     def measure(self, x: NDArray[Any]) -> list[float]:
@@ -267,7 +290,7 @@ class Problem:
         """The data of an agent, looked up when they are first needed."""
         if agent not in self._sources:
             given = self._data(agent) if callable(self._data) else self._data[agent]
-            self._sources[agent] = source(given, agent, self._size, self.device, self.torch_dtype)
+            self._sources[agent] = source(given, agent, self._sizes[agent], self.device, self.torch_dtype)
         return self._sources[agent]
 
     def draws(self, draw: int) -> range:
@@ -278,11 +301,11 @@ class Problem:
         """The mini-batches of one gradient."""
         return (self.source(agent).batch(seed, place) for place in self.draws(draw))
 
-    def objective(self, model: Any, batch: Batch) -> torch.Tensor:
+    def objective(self, model: Callable[..., Any], batch: Batch) -> torch.Tensor:
         """The loss of a model on a batch."""
         return self.objective_and_output(model, batch)[0]
 
-    def objective_and_output(self, model: Any, batch: Batch) -> tuple[torch.Tensor, Any]:
+    def objective_and_output(self, model: Callable[..., Any], batch: Batch) -> tuple[torch.Tensor, Any]:
         """The loss of a model on a batch, and its output if the loss is a function of it."""
         kind = _AUTOCAST[self.autocast]
         with nullcontext() if kind is None else torch.autocast(self.device.type, kind):
@@ -307,16 +330,12 @@ class Problem:
 
 def _check(**given: Any) -> None:
     """Refuses what arguments cannot be."""
-    def whole(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "gradient": (lambda value: value in ("auto", "vmap", "loop"), "auto, vmap or loop"),
-        "batch": (lambda value: value == "full" or whole(value), "a positive integer or 'full'"),
-        "accumulate": (whole, "a positive integer"),
+        "accumulate": (divided.is_whole, "a positive integer"),
         "clip": (lambda value: value is None or value > 0, "a positive number"),
         "autocast": (lambda value: value in _AUTOCAST, "'bfloat16'"),
-        "eval_rows": (lambda value: value in (None, "all", "off") or whole(value), "a positive integer, 'all' or 'off'"),
+        "eval_rows": (lambda value: value in (None, "all", "off") or divided.is_whole(value), "a positive integer, 'all' or 'off'"),
     }
     for key, value in given.items():
         accepts, expected = rules[key]
@@ -345,18 +364,6 @@ def _tied(model: nn.Module) -> list[tuple[str, str]]:
     first = {id(parameter): key for key, parameter in model.named_parameters()}
     named = model.named_parameters(remove_duplicate=False)
     return [(key, first[id(value)]) for key, value in named if value.requires_grad and first[id(value)] != key]
-
-
-def _count(data: Any, agents: int | None) -> int:
-    if callable(data) and not hasattr(data, "__len__"):
-        if agents is None:
-            raise TypeError("agents: expected their number, since data is a function of the agent, got none")
-        return agents
-    if len(data) == 0:
-        raise TypeError("data: expected the data of each agent, got none")
-    if agents not in (None, len(data)):
-        raise ValueError(f"agents: expected {len(data)}, the number of agents with data, got {agents}")
-    return len(data)
 
 
 def _mean(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _mile
-from .._methods import Algorithm, method
+from . import _mile
+from ._methods import Algorithm, method
 
 # Parameters that say how MILE weighs its correction and moves its models. If none is given, neither is the paper's method meant.
 _DECIDE = ("xi", "gamma", "momentum", "nesterov", "optimizer", "correction", "compression", "outer")

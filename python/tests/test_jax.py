@@ -1,0 +1,158 @@
+"""Losses in JAX: pytrees against the same problem in Rust, random keys, resuming, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import mile  # noqa: E402
+import mile.jax  # noqa: E402
+
+MILE = [mile.method("mile", lr=0.05, local_steps=3, xi=0.2)]
+
+
+def shards(agents: int = 4, rows: int = 12) -> list[Any]:
+    rng = np.random.default_rng(1)
+    return [(rng.normal(size=(rows, 3)), rng.normal(size=rows)) for _ in range(agents)]
+
+
+def least_squares(parameters: Any, batch: Any) -> Any:
+    features, targets = batch
+    return 0.5 * jnp.mean((features @ parameters["w"] - targets) ** 2)
+
+
+def linear(**more: Any) -> mile.jax.Problem:
+    return mile.jax.Problem(least_squares, {"w": jnp.zeros(3)}, **{"data": shards(), "batch": "full", **more})
+
+
+def run(problem: Any, **more: Any) -> mile.Run:
+    return mile.run(problem=problem, **{"algorithms": MILE, "rounds": 12, "progress": False, **more})
+
+
+def test_a_loss_in_jax_is_the_problem_in_rust() -> None:
+    ours = run(linear(gradient_norm=True), out="jax")
+    table = run(mile.Table(shards()), out="table", precision="f32")
+    assert ours.x().dtype == np.float32 and np.abs(ours.x() - table.x()).max() < 1e-5
+    assert ours.rows[-1]["loss"] == pytest.approx(table.rows[-1]["loss"], rel=1e-4)
+    assert ours.rows[-1]["grad_norm_sq"] == pytest.approx(table.rows[-1]["grad_norm_sq"], rel=1e-2)
+
+
+def network(parameters: Any, inputs: Any, key: Any) -> Any:
+    hidden = jnp.tanh(inputs @ parameters["first"]["w"] + parameters["first"]["b"])
+    if key is not None:
+        hidden = hidden * jax.random.bernoulli(key, 0.8, hidden.shape) / 0.8
+    return hidden @ parameters["last"]
+
+
+def with_dropout(parameters: Any, batch: Any, key: Any) -> Any:
+    return jnp.mean((network(parameters, batch["inputs"], key) - batch["targets"]) ** 2)
+
+
+def start(kind: Any = jnp.float32) -> Any:
+    rng = np.random.default_rng(2)
+    leaf = lambda *shape: jnp.asarray(rng.normal(size=shape), kind)  # noqa: E731
+    return {"first": {"w": leaf(3, 5), "b": leaf(5)}, "last": leaf(5)}
+
+
+def dictionaries() -> list[Any]:
+    return [{"inputs": a, "targets": b} for a, b in shards()]
+
+
+def dropping(**more: Any) -> mile.jax.Problem:
+    return mile.jax.Problem(with_dropout, start(), dictionaries(), **{"batch": 4, **more})
+
+
+def test_a_resumed_run_has_the_bits_of_a_whole_one_with_random_keys() -> None:
+    whole = run(dropping(), out="whole")
+    run(dropping(), rounds=5, out="part")
+    assert (run(dropping(), out="part", resume=True).x() == whole.x()).all()
+    assert (run(dropping(), out="seed", seeds=[1]).x() != whole.x()).any()
+    with pytest.raises(mile.ExperimentError, match=r"problem\.loss"):
+        run(mile.jax.Problem(lambda p, batch: with_dropout(p, batch, None), start(), dictionaries(), batch=4), out="part", resume=True, rounds=20)
+    with pytest.raises(mile.ExperimentError, match=r"problem\.data"):
+        run(mile.jax.Problem(with_dropout, start(), dictionaries()[::-1], batch=4), out="part", resume=True, rounds=20)
+
+
+def test_parameters_come_back_in_their_shapes_and_are_exported_by_name() -> None:
+    problem = dropping(test=dictionaries()[0], metrics={"size": lambda p, test: jnp.abs(p["last"]).sum() + 0 * test["targets"].sum()})
+    found = run(problem)
+    tree = problem.unravel(found.average())
+    assert jax.tree_util.tree_structure(tree) == jax.tree_util.tree_structure(start())
+    assert found.rows[-1]["test_loss"] == pytest.approx(float(with_dropout(tree, dictionaries()[0], None)), rel=1e-5)
+    assert found.rows[-1]["size"] == pytest.approx(float(jnp.abs(tree["last"]).sum()), rel=1e-5)
+    exported = mile._files.read_safetensors(next((found.folder / "final").glob("*.average.safetensors")))
+    assert {key: value.shape for key, value in exported.items()} == {"first.b": (5,), "first.w": (3, 5), "last": (5,)}
+    with pytest.raises(ValueError, match=r"x: expected shape \(25,\)"):
+        problem.unravel(np.zeros(3))
+
+
+def test_parameters_of_half_precision_have_gradients_and_corrections_of_single() -> None:
+    seen: list[Any] = []
+
+    def loss(parameters: Any, batch: Any) -> Any:
+        seen.append(parameters["last"].dtype)
+        return with_dropout(parameters, batch, None)
+
+    problem = mile.jax.Problem(loss, start(jnp.bfloat16), dictionaries(), batch="full")
+    found = run(problem, rounds=40)
+    assert set(seen) == {jnp.dtype("bfloat16")} and found.x().dtype == found.state()["c"].dtype == np.float32
+    assert problem.unravel(found.average())["last"].dtype == jnp.bfloat16
+    wide = run(mile.jax.Problem(lambda p, b: with_dropout(p, b, None), jax.tree_util.tree_map(lambda a: a.astype(jnp.float32), start(jnp.bfloat16)), dictionaries(), batch="full"), rounds=40, out="wide")
+    # Steps too small for half precision still add up.
+    assert found.rows[-1]["loss"] == pytest.approx(wide.rows[-1]["loss"], rel=0.02) and found.rows[-1]["loss"] < 0.8 * found.rows[0]["loss"]
+
+
+def test_arrays_of_other_libraries_come_through_dlpack() -> None:
+    tensors = [(torch.from_numpy(a).float(), torch.from_numpy(b).float()) for a, b in shards()]
+    assert (run(linear(data=tensors), out="torch").x() == run(linear(), out="numpy").x()).all()
+    by_function = linear(data=lambda agent: shards()[agent], agents=4)
+    assert (run(by_function, out="function").x() == run(linear(), out="again").x()).all()
+
+
+def test_evaluations_are_short_and_can_be_of_everything() -> None:
+    rng = np.random.default_rng(3)
+    many = [(rng.normal(size=(4000, 3)).astype(np.float32), rng.normal(size=4000).astype(np.float32)) for _ in range(4)]
+
+    def loss(parameters: Any, batch: Any) -> Any:
+        return jnp.mean((jnp.tanh(batch[0] @ parameters["w"]) @ parameters["v"] - batch[1]) ** 2)
+
+    def made(**more: Any) -> mile.jax.Problem:
+        # Large enough that evaluations count.
+        wide = {"w": jnp.asarray(rng.normal(size=(3, 4000))), "v": jnp.zeros(4000)}
+        return mile.jax.Problem(loss, wide, many, batch=4, test=(many[0][0][:1500], many[0][1][:1500]), metrics={"rows": lambda _, test: len(test[0])}, name="wide", version="1", **more)
+
+    arguments: dict[str, Any] = {"algorithms": [mile.method("local-dsgd", lr=1e-5, local_steps=20)], "rounds": 10, "eval_every": 4}
+    rng = np.random.default_rng(4)
+    short = run(made(), **arguments, out="short")
+    rng = np.random.default_rng(4)
+    whole = run(made(eval_rows="all"), **arguments, out="all")
+    assert (short.x() == whole.x()).all() and short.rows[-1]["loss"] != whole.rows[-1]["loss"]
+    assert short.rows[-1]["loss"] == pytest.approx(whole.rows[-1]["loss"], rel=0.3)
+    assert 1000 <= short.rows[-1]["rows"] < whole.rows[-1]["rows"] == 1500
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (lambda: mile.jax.Problem(least_squares, {"w": jnp.zeros(3, int)}, shards()), "parameters: .*got int32"),
+        (lambda: mile.jax.Problem(least_squares, {}, shards()), "parameters: .*got none"),
+        (lambda: linear(data=[(np.zeros((3, 3)), np.zeros(2))] * 2), "data, agent 0: .*same number of rows"),
+        (lambda: linear(data=["text", "text"]), "data, agent 0: expected arrays"),
+        (lambda: linear(data=[]), "data: expected the data of each agent"),
+        (lambda: linear(batch=0), "batch: expected a positive integer"),
+        (lambda: linear(batch=[3, 3]), "batch: expected one for each of 4 agents, got 2"),
+        (lambda: linear(weights=[1, 2, 0, 1]), "weights: expected"),
+        (lambda: linear(metrics={"size": lambda p, t: 0.0}), "test: expected test data"),
+        (lambda: run(mile.jax.Problem(lambda p, b: p["w"], {"w": jnp.zeros(3)}, shards())), r"loss: expected a scalar.*got shape \(3,\)"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(made: Any, error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        made()
+    assert not Path("runs/jax/metrics.jsonl").exists()
