@@ -17,7 +17,7 @@ _WEIGHT = 0.4
 
 def complete(algorithms: Any, changed: set[str], has_optimizer: bool) -> tuple[list[Any], list[str]]:
     """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences."""
-    given = [algorithms] if isinstance(algorithms, dict) else list(algorithms)
+    given = list(algorithms) if isinstance(algorithms, (list, tuple)) else [algorithms]
     if not given:
         given = [method("mile", None if has_optimizer else "auto")]
     found: list[Any] = []

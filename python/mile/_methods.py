@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -151,6 +151,8 @@ def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
     """Sections for algorithms in any form, and the custom methods among them."""
     if isinstance(algorithms, (str, dict)) or isinstance(algorithms, HasStep):
         algorithms = [algorithms]
+    elif not isinstance(algorithms, Iterable):
+        raise TypeError(f"algorithms: expected a list of mile.method(...), got {type(algorithms).__name__}")
     found: list[Algorithm] = []
     own = _Own()
     for k, given in enumerate(algorithms):

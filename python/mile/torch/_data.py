@@ -99,6 +99,8 @@ class Loaded:
     def __init__(self, loader: Any, agent: int, device: torch.device) -> None:
         self.loader, self.agent, self.device = loader, agent, device
         self.batches = len(loader)
+        if self.batches == 0:
+            raise _mile.ExperimentError(f"data, agent {agent}: expected at least one batch, got none; with drop_last a loader needs batch_size samples")
         self.rows = len(loader.dataset)
         self.place: tuple[int, int] | None = None
         self.passing: Iterator[Any] | None = None

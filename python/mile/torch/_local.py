@@ -29,6 +29,16 @@ def make(optimizer: Optimizers, model: nn.Module) -> torch.optim.Optimizer:
     found = optimizer(model if names[:1] == ["model"] else trained(model))
     if not isinstance(found, torch.optim.Optimizer):
         raise TypeError(f"optimizer: expected a function that returns a torch.optim.Optimizer, got one that returns {type(found).__name__}")
+    if isinstance(found, torch.optim.LBFGS):
+        raise _mile.ExperimentError("optimizer: expected one that takes a step for each gradient, got LBFGS, which evaluates several")
+    return found
+
+
+def make_scheduler(scheduler: Schedulers, optimizer: torch.optim.Optimizer) -> Any:
+    """The scheduler of one agent's optimiser."""
+    found = scheduler(optimizer)
+    if isinstance(found, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise _mile.ExperimentError("scheduler: expected one that depends on the step alone, got ReduceLROnPlateau, which needs a metric")
     return found
 
 
@@ -43,8 +53,8 @@ class Optimised(Models):
         super().__init__(host)
         assert self.problem.optimizer is not None
         self.optimizers = [make(self.problem.optimizer, model) for model in self.models]
-        make_scheduler = self.problem.scheduler
-        self.schedulers = [] if make_scheduler is None else [make_scheduler(optimizer) for optimizer in self.optimizers]
+        make_one = self.problem.scheduler
+        self.schedulers = [] if make_one is None else [make_scheduler(make_one, optimizer) for optimizer in self.optimizers]
         self.last = -1
 
     def compute(self, x: int, g: int, draw: int, step_size: float) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from .. import _divided as divided
 from .. import _mile
@@ -26,7 +27,7 @@ from ._gradients import Gradients, choose, trained, views
 from ._host import Host
 from ._identity import facts
 from ._kept import kept
-from ._local import Optimised, Optimizers, Schedulers, make
+from ._local import Optimised, Optimizers, Schedulers, make, make_scheduler
 from ._ranks import Ranks, own_gpu, started_by_torchrun
 
 _TYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -102,14 +103,15 @@ class Problem:
         name: str | None = None,
         version: str | None = None,
     ) -> None:
-        if loss is not None and closure is not None:
-            raise TypeError("loss: expected either loss(output, target) or closure(model, batch), got both")
+        _check_functions(model, loss, closure, optimizer, scheduler)
         _check(gradient=gradient, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
         if optimizer is None and scheduler is not None:
             raise TypeError("scheduler: expected an optimizer too, got none; without one give the method a schedule")
         self._take(model, device)
         self.local_columns = columns_of(local, [(key, math.prod(shape)) for key, shape in self.parts])
         self.shared_dim = self.dim - (0 if self.local_columns is None else len(self.local_columns))
+        if isinstance(data, (Dataset, DataLoader, torch.Tensor, np.ndarray)):
+            raise TypeError(f"data: expected a list with the data of each agent, got one {type(data).__name__}; split it among the agents")
         self.agents = divided.count(data, agents)
         self.name = name or type(model).__name__
         self.gradient, self.eval_batch, self.eval_rows, self.version = gradient, eval_batch, eval_rows, version
@@ -124,7 +126,9 @@ class Problem:
         self._sources: dict[int, Source] = {}
         self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
         if optimizer is not None:
-            make(optimizer, copy.deepcopy(self.model))
+            probe = make(optimizer, copy.deepcopy(self.model))
+            if scheduler is not None:
+                make_scheduler(scheduler, probe)
         found = None if test is None else source(test, 0, None, self.device, self.torch_dtype)
         self._evaluator = Evaluator(self, found, metrics)
         self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
@@ -310,11 +314,11 @@ class Problem:
         kind = _AUTOCAST[self.autocast]
         with nullcontext() if kind is None else torch.autocast(self.device.type, kind):
             if self._closure is not None:
-                return self._closure(model, batch), None
+                return _scalar(self._closure(model, batch)), None
             assert self._loss is not None
             inputs, target = split(batch)
             output = model(*inputs)
-            return self._loss(output, target), output
+            return _scalar(self._loss(output, target)), output
 
     def objective_of(self, model: nn.Module, parameters: dict[str, torch.Tensor], batch: Batch) -> torch.Tensor:
         """The loss of a model with other parameters."""
@@ -326,6 +330,14 @@ class Problem:
     def gradients(self, host: Host) -> Gradients:
         """How a host computes gradients."""
         return choose(host) if self.optimizer is None else Optimised(host)
+
+
+def _scalar(loss: Any) -> torch.Tensor:
+    """A loss that is one number."""
+    if not isinstance(loss, torch.Tensor) or loss.ndim > 0:
+        got = f"shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise TypeError(f"loss: expected a scalar tensor, the mean over the batch, got {got}")
+    return loss
 
 
 def _check(**given: Any) -> None:
@@ -343,6 +355,26 @@ def _check(**given: Any) -> None:
             raise ValueError(f"{key}: expected {expected}, got {value!r}")
 
 
+def _check_functions(model: Any, loss: Any, closure: Any, optimizer: Any, scheduler: Any) -> None:
+    """Refuses what is not a model or a function, and losses that are not means."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if loss is not None and closure is not None:
+        raise TypeError("loss: expected either loss(output, target) or closure(model, batch), got both")
+    made = "pass the class, or a function that makes one, because each agent has its own"
+    for key, value, expected, remedy in (
+        ("loss", loss, "a function of (output, target)", "pass one such as nn.CrossEntropyLoss()"),
+        ("closure", closure, "a function of (model, batch)", "pass one that returns the loss"),
+        ("optimizer", optimizer, "a function of parameters", made),
+        ("scheduler", scheduler, "a function of an optimizer", made),
+    ):
+        if value is not None and not callable(value):
+            raise TypeError(f"{key}: expected {expected}, got {value if isinstance(value, str) else type(value).__name__}; {remedy}")
+    reduction = getattr(loss, "reduction", "mean")
+    if reduction != "mean":
+        raise _mile.ExperimentError(f"loss: expected the mean over a batch, got reduction={reduction!r}; leave reduction out")
+
+
 def _check_model(model: nn.Module) -> list[nn.Parameter]:
     """The trained parameters of a model that can be copied for each agent."""
     parameters = trained(model)
@@ -355,7 +387,8 @@ def _check_model(model: nn.Module) -> list[nn.Parameter]:
     kinds = {parameter.dtype for parameter in parameters}
     if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
         got = ", ".join(sorted(str(kind) for kind in kinds))
-        raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}")
+        remedy = "" if got.count(",") else '; pass model.float(), with autocast="bfloat16" for forward passes in half precision'
+        raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}{remedy}")
     return parameters
 
 

@@ -1,0 +1,52 @@
+"""What new users try that cannot work: each is refused before the first step, by name, with what to write instead."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import mile
+import mile.torch
+from test_training import shards, small
+
+SGD = torch.optim.SGD
+
+
+def problem(loss: Any = None, data: Any = None, model: Any = None, **more: Any) -> Any:
+    return mile.torch.Problem(small() if model is None else model, nn.MSELoss() if loss is None else loss, shards() if data is None else data, **more)
+
+
+def run(given: Any, method: Any = None, **more: Any) -> mile.Run:
+    return mile.run(problem=given, algorithms=[method or mile.method("mile", lr=0.01)], **{"rounds": 1, "out": "misused", "progress": False, **more})
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (lambda: problem(loss=nn.MSELoss(reduction="sum")), "loss: expected the mean over a batch, got reduction='sum'"),
+        (lambda: problem(loss="mse"), "loss: expected a function of .*got mse"),
+        (lambda: run(problem(loss=lambda output, target: (output - target) ** 2)), r"loss: expected a scalar tensor.*got shape \[\d+, 1\]"),
+        (lambda: run(problem(loss=lambda output, target: 1.0)), "loss: expected a scalar tensor.*got float"),
+        (lambda: problem(model=lambda a: a), "model: expected a torch.nn.Module, got function"),
+        (lambda: problem(model=nn.Linear(4, 1).bfloat16()), r"got torch.bfloat16; pass model.float\(\), with autocast"),
+        (lambda: problem(data=TensorDataset(*shards()[0])), "data: expected a list with the data of each agent, got one TensorDataset"),
+        (lambda: problem(data=[DataLoader(TensorDataset(*pair), batch_size=64, drop_last=True) for pair in shards()]), "data, agent 0: expected at least one batch"),
+        (lambda: problem(optimizer=SGD(small().parameters(), lr=0.1)), "optimizer: expected a function of parameters, got SGD; pass the class"),
+        (lambda: problem(optimizer="adamw"), "optimizer: expected a function of parameters, got adamw"),
+        (lambda: problem(optimizer=torch.optim.LBFGS), "optimizer: .*got LBFGS"),
+        (lambda: problem(optimizer=SGD, scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau), "scheduler: .*got ReduceLROnPlateau"),
+        (lambda: run(problem(), mile.method("adam", lr=0.1)), 'optimizer="adamw"'),  # type: ignore[arg-type]
+        (lambda: mile.run(problem=problem(), algorithms="mile", out="misused"), r"algorithms\[0\]: .*got 'mile'"),  # type: ignore[arg-type]
+        (lambda: mile.run(problem=problem(), algorithms=3, out="misused"), r"algorithms\[0\]: .*got 3"),  # type: ignore[arg-type]
+        (lambda: run(problem(), epochs=3), "epochs: unknown key.*counted in rounds"),
+        (lambda: run(problem(), lr=0.1), "lr: unknown key.*belongs to a method"),
+        (lambda: run(problem(), agents=3), "agents: unknown key.*belongs to the network"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(made: Any, error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        made()
+    assert not Path("misused/metrics.jsonl").exists()
