@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use mile::problems::{AgentWeights, Batch, Loss, Problem, Shard, Table, TableObjective};
+use mile::problems::{
+    AgentWeights, Batch, Loss, Problem, Shard, Table, TableObjective, has_normal_equations,
+};
 use mile::real::{Precision, Real};
 use mile::with_precision;
 use mile_lab::LabError;
@@ -175,7 +177,9 @@ impl TableData {
         if let Some(value) = section.value("batch") {
             section.keep("batch", value.clone());
         }
-        let rows = self.training.iter().map(|arrays| arrays.targets.len() as u64).max().unwrap_or(1);
+        let columns = self.columns + usize::from(objective.intercept);
+        let rows = self.training.iter().map(|arrays| arrays.targets.len()).max().unwrap_or(1);
+        let rows = rows_read(columns, &objective, batch, rows);
         let run = match batch {
             Batch::Full => rows,
             Batch::Size(size) | Batch::Epoch(size) => size as u64,
@@ -187,6 +191,12 @@ impl TableData {
             counts: RowCounts { all: rows, run, largest_sample: 0 },
         }))
     }
+}
+
+/// The rows that a gradient or a loss reads of this many: those of the normal equations where there are some.
+fn rows_read(columns: usize, objective: &TableObjective, batch: Batch, rows: usize) -> u64 {
+    let pays = has_normal_equations(objective.loss, batch, columns, rows);
+    (if pays { columns } else { rows }) as u64
 }
 
 struct TableObjectives {
@@ -253,8 +263,10 @@ impl Objectives for TableObjectives {
     }
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
-        let count = |parts: &[Arrays]| parts.iter().map(|arrays| arrays.targets.len() as u64).sum();
-        let (_, training, test) = &self.data;
+        let (columns, training, test) = &self.data;
+        let columns = columns + usize::from(self.objective.intercept);
+        let read = |arrays: &Arrays| rows_read(columns, &self.objective, self.batch, arrays.targets.len());
+        let count = |parts: &[Arrays]| parts.iter().map(read).sum();
         Ok(Some(EvaluationRows { training: count(training), test: count(test), is_given: true }))
     }
 

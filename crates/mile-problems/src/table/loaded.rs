@@ -177,10 +177,16 @@ fn invalid(error: InvalidTable) -> LabError {
     LabError::config("problem", error)
 }
 
+/// The rows that a gradient or a loss of an agent with this many rows reads: with all rows in every gradient, least squares is a product
+/// with a matrix of `columns` rows.
+pub(super) fn rows_read(here: &Here, columns: usize, rows: usize) -> usize {
+    let pays = has_normal_equations(here.spec.objective.loss, here.spec.batch, columns, rows);
+    if pays { columns } else { rows }
+}
+
 fn row_counts(here: &Here, columns: usize, counts: &[usize]) -> RowCounts {
     let most = counts.iter().copied().max().unwrap_or(0);
-    // With all rows in every gradient, least squares is a product with a matrix of `columns` rows.
-    if has_normal_equations(here.spec.objective.loss, here.spec.batch, columns, most) {
+    if rows_read(here, columns, most) < most {
         return RowCounts { all: columns as u64, run: columns as u64, largest_sample: 0 };
     }
     let run = match here.spec.batch {

@@ -195,8 +195,9 @@ impl Objectives for Tables {
 
     fn evaluation_rows(&self) -> Result<Option<EvaluationRows>, LabError> {
         let about = self.loaded.about(&self.here)?;
+        let read = |rows: usize| loaded::rows_read(&self.here, about.features.len(), rows) as u64;
         let count =
-            |rows: fn(&AgentRows) -> &Vec<u32>| about.agents.iter().map(|own| rows(own).len() as u64).sum();
+            |rows: fn(&AgentRows) -> &Vec<u32>| about.agents.iter().map(|own| read(rows(own).len())).sum();
         Ok(Some(EvaluationRows {
             training: count(|own| &own.training),
             test: count(|own| &own.test),

@@ -1,12 +1,55 @@
-//! How good models are on held-out rows.
+//! How good models are on held-out rows. For least squares, agents hand over sums; for other losses, the prediction of each row.
 
 use rayon::prelude::*;
 
+use super::gram::Gram;
 use super::rows::Samples;
-use super::{Loss, Table};
+use super::{Batch, Loss, Shard, Table, has_normal_equations};
 use crate::exp::exp_or_infinity;
+use crate::isa::Isa;
 use crate::problems::{Failure, HeldOut, HeldOutByAgent, Metric};
 use crate::real::Real;
+
+/// The held-out rows of an agent.
+#[derive(Clone, Debug)]
+pub(super) struct HeldOutRows<T> {
+    shard: Shard<T>,
+    /// The normal equations, where losses are formed from them.
+    gram: Option<Gram>,
+    /// How much the rows count together, the mean of their targets, and the sum of its squared distances from them.
+    targets: [f64; 3],
+}
+
+impl<T: Real> HeldOutRows<T> {
+    pub(super) fn new(isa: Isa, columns: usize, loss: Loss, batch: Batch, shard: Shard<T>) -> Self {
+        let samples = Samples::new(columns, &shard);
+        let rows = || shard.targets.iter().enumerate().map(|(row, b)| (samples.weight(row), b.wide()));
+        let mass: f64 = rows().map(|(weight, _)| weight).sum();
+        let mean = if mass > 0.0 { rows().map(|(weight, b)| weight * b).sum::<f64>() / mass } else { 0.0 };
+        let spread = rows().map(|(weight, b)| weight * (b - mean).powi(2)).sum();
+        let pays = has_normal_equations(loss, batch, columns, samples.len());
+        let gram = pays.then(|| Gram::new(isa, samples));
+        Self { gram, targets: [mass, mean, spread], shard }
+    }
+}
+
+/// The metrics of least squares from the agents' sums: of the losses, and what is known of the targets.
+fn of_sums(metric: Metric, agents: &[Vec<f64>]) -> f64 {
+    let sum = |of: &dyn Fn(&[f64]) -> f64| {
+        agents.iter().filter(|one| one.len() == 4).map(|one| of(one)).sum::<f64>()
+    };
+    let (loss, rows) = (sum(&|one| one[0]), sum(&|one| one[1]));
+    match metric {
+        Metric::Rmse => (2.0 * loss / rows).sqrt(),
+        Metric::R2 => {
+            let mean = sum(&|one| one[1] * one[2]) / rows;
+            let spread = sum(&|one| one[3] + one[1] * (one[2] - mean).powi(2));
+            if spread > 0.0 { 1.0 - 2.0 * loss / spread } else { f64::NAN }
+        }
+        Metric::TestLoss => loss / rows,
+        Metric::Accuracy | Metric::Auc => f64::NAN,
+    }
+}
 
 /// The held-out rows of all agents, one after the other.
 struct Predictions {
@@ -37,11 +80,19 @@ impl<T: Real> HeldOut<T> for Table<T> {
 }
 
 impl<T: Real> HeldOutByAgent<T> for Table<T> {
-    /// The sum of the losses over an agent's held-out rows, and the prediction and target of each, with its weight if rows have weights.
+    /// The sum of the losses over an agent's held-out rows, and for least squares what is known of the targets, otherwise the prediction and
+    /// target of each row, with its weight if rows have weights.
     fn numbers(&self, agent: usize, x: &[T]) -> Result<Vec<f64>, Failure> {
         let loss = self.objective.loss;
-        let Some(shard) = self.test.get(agent) else { return Ok(Vec::new()) };
+        let Some(HeldOutRows { shard, gram, targets }) = self.test.get(agent) else { return Ok(Vec::new()) };
         let samples = Samples::new(self.columns, shard);
+        if loss == Loss::LeastSquares {
+            let sum = match gram {
+                Some(gram) => samples.len() as f64 * gram.loss(self.isa, x),
+                None => samples.loss(self.isa, loss, x),
+            };
+            return Ok([&[sum], &targets[..]].concat());
+        }
         let (is_weighted, predicted) = (self.is_weighted(), samples.predictions(self.isa, loss, x));
         let mut numbers = Vec::with_capacity(1 + 3 * predicted.len());
         numbers.push(samples.loss(self.isa, loss, x));
@@ -55,6 +106,9 @@ impl<T: Real> HeldOutByAgent<T> for Table<T> {
     }
 
     fn combine(&self, agents: &[Vec<f64>]) -> Vec<f64> {
+        if self.objective.loss == Loss::LeastSquares {
+            return self.metrics().iter().map(|metric| of_sums(*metric, agents)).collect();
+        }
         let width = if self.is_weighted() { 3 } else { 2 };
         let rows = || agents.iter().flat_map(|one| one.get(1..).unwrap_or_default().chunks_exact(width));
         let predictions = Predictions {
@@ -71,7 +125,8 @@ impl<T: Real> HeldOutByAgent<T> for Table<T> {
 impl<T: Real> Table<T> {
     /// Whether rows have weights.
     fn is_weighted(&self) -> bool {
-        self.shards.iter().chain(&self.test).any(|shard| !shard.weights.is_empty())
+        let test = self.test.iter().map(|rows| &rows.shard);
+        self.shards.iter().chain(test).any(|shard| !shard.weights.is_empty())
     }
 }
 
@@ -181,17 +236,20 @@ mod tests {
 
     /// Three agents, one of which has no held-out rows; agents' weights have no effect on metrics.
     fn table<T: Real>(loss: Loss) -> Table<T> {
+        with_test(loss, vec![shard(10, 70, loss), shard(0, 0, loss), shard(90, 9, loss)])
+    }
+
+    fn with_test<T: Real>(loss: Loss, test: Vec<Shard<T>>) -> Table<T> {
         let weights = AgentWeights::Factors(vec![1.0, 5.0, 0.0]);
         let objective = TableObjective { weights, ..TableObjective::new(loss, 0.7) };
         let train = vec![shard(0, 4, loss); 3];
-        let test = vec![shard(10, 70, loss), shard(0, 0, loss), shard(90, 9, loss)];
         Table::new(COLUMNS, train, objective, Batch::Full).unwrap().with_test(test).unwrap()
     }
 
     /// Products and target of every held-out row.
     fn rows<T: Real>(table: &Table<T>, x: &[T]) -> Vec<(Vec<f64>, f64)> {
         let mut all = Vec::new();
-        for shard in &table.test {
+        for HeldOutRows { shard, .. } in &table.test {
             for (a, b) in shard.features.chunks(COLUMNS).zip(&shard.targets) {
                 let product = |x: &[T]| a.iter().zip(x).map(|(a, x)| a.wide() * x.wide()).sum();
                 all.push((x.chunks(COLUMNS).map(product).collect(), b.wide()));
@@ -310,8 +368,10 @@ mod tests {
         let negative = rows(&logistic, &zero).iter().filter(|(_, b)| *b == -1.0).count();
         let found = logistic.measure(&zero).unwrap();
         assert_eq!(found[..2], [negative as f64 / 79.0, 0.5]);
-        let mut flat = table::<f64>(Loss::LeastSquares);
-        flat.test.iter_mut().for_each(|shard| shard.targets.fill(2.0));
+        // So few that there are no normal equations, and no rounding.
+        let mut test: Vec<Shard<f64>> = [4, 0, 5].map(|rows| shard(10, rows, Loss::LeastSquares)).into();
+        test.iter_mut().for_each(|shard| shard.targets.fill(2.0));
+        let flat = with_test(Loss::LeastSquares, test);
         let found = flat.measure(&zero).unwrap();
         assert!(found[0] == 2.0 && found[1].is_nan() && found[2] == 2.0, "{found:?}");
     }

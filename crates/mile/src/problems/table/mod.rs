@@ -27,6 +27,7 @@ use rayon::prelude::*;
 
 use self::bound::Bound;
 use self::gram::Gram;
+use self::held_out::HeldOutRows;
 pub use self::loss::Loss;
 pub use self::objective::{AgentWeights, TableObjective};
 use self::rows::Samples;
@@ -36,7 +37,7 @@ use crate::block;
 use crate::isa::Isa;
 use crate::real::Real;
 
-/// Whether gradients of an agent with `samples` samples are formed from its normal equations, which have as many rows as
+/// Whether gradients and losses of an agent with `samples` samples are formed from its normal equations, which have as many rows as
 /// columns: for exact least squares with at least twice as many samples as columns, if there are not too many columns.
 ///
 /// Forming them takes as many operations as n/4 gradients, at several times their speed.
@@ -54,7 +55,7 @@ pub struct Table<T> {
     /// The sum of the weights of each agent's samples, as they were given.
     masses: Vec<f64>,
     /// Held-out rows of each agent; empty if there are none at all.
-    test: Vec<Shard<T>>,
+    test: Vec<HeldOutRows<T>>,
     objective: TableObjective,
     /// The nonsmooth term, if there is one.
     penalty: Option<Penalty>,
@@ -62,7 +63,7 @@ pub struct Table<T> {
     factors: Vec<f64>,
     batch: Batch,
     isa: Isa,
-    /// The normal equations of each agent whose gradients are formed from them.
+    /// The normal equations of each agent whose gradients and losses are formed from them.
     grams: Vec<Option<Gram>>,
 }
 
@@ -149,7 +150,7 @@ pub enum InvalidTable {
         expected: &'static str,
     },
     /// The mini-batch size is 0.
-    #[error("batch = 0 is out of range: it must be a whole number from 1, or \"full\"")]
+    #[error("batch: expected a whole number of at least 1, or \"full\", got 0")]
     Batch,
     /// The total number of rows given, or of their weights, is smaller than one agent's number.
     #[error(
@@ -226,12 +227,12 @@ impl<T: Real> Table<T> {
         let factors = objective.weights.factors(&masses)?;
         shards.iter_mut().zip(&masses).for_each(|(shard, mass)| shard.scale_weights(*mass));
         shards.iter().for_each(|shard| block::move_to_huge_pages(&shard.features));
+        let (test, isa) = (Vec::new(), Isa::best());
         let gram = |shard: &Shard<T>| {
             has_normal_equations(loss, batch, columns, shard.targets.len())
-                .then(|| Gram::new(Samples::new(columns, shard)))
+                .then(|| Gram::new(isa, Samples::new(columns, shard)))
         };
         let grams = shards.par_iter().map(gram).collect();
-        let (test, isa) = (Vec::new(), Isa::best());
         Ok(Self { columns, shards, masses, test, objective, penalty, factors, batch, isa, grams })
     }
 
@@ -253,7 +254,9 @@ impl<T: Real> Table<T> {
         for (agent, shard) in shards.iter().enumerate() {
             shard.check(agent, self.columns, self.objective.loss)?;
         }
-        self.test = shards;
+        let (columns, loss, batch, isa) = (self.columns, self.objective.loss, self.batch, self.isa);
+        let rows = |shard| HeldOutRows::new(isa, columns, loss, batch, shard);
+        self.test = shards.into_par_iter().map(rows).collect();
         Ok(self)
     }
 
@@ -337,8 +340,10 @@ impl<T: Real> Problem<T> for Table<T> {
         let (columns, penalised) = (self.columns.max(1), self.penalised());
         let of_class = |x: &[T]| x[..penalised].iter().map(penalty).sum::<f64>();
         let penalty: f64 = x.chunks_exact(columns).map(of_class).sum();
-        let samples = self.samples(agent);
-        let mean = samples.loss(self.isa, loss, x) / samples.len() as f64;
+        let mean = match &self.grams[agent] {
+            Some(gram) => gram.loss(self.isa, x),
+            None => self.samples(agent).loss(self.isa, loss, x) / self.samples(agent).len() as f64,
+        };
         Ok(self.factors[agent] * (mean + l2 * penalty))
     }
 

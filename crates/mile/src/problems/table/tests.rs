@@ -304,7 +304,7 @@ fn agents_weighted_by_rows_minimise_the_mean_over_all_rows() {
 }
 
 #[test]
-fn normal_equations_give_the_gradient_to_rounding() {
+fn normal_equations_give_the_gradient_and_the_loss_to_rounding() {
     let plain = TableObjective::new(Loss::LeastSquares, 0.1);
     let weights = AgentWeights::Factors(vec![0.6]);
     let other = TableObjective { intercept: true, weights, ..plain.clone() };
@@ -320,10 +320,37 @@ fn normal_equations_give_the_gradient_to_rounding() {
             for (a, b) in by_rows.iter().zip(&by_gram) {
                 assert!((a - b).abs() < 1e-14 * columns as f64, "{rows} x {columns}: {a} {b}");
             }
+            let (by_rows, by_gram) = (by_row.loss(0, &x).unwrap(), exact.loss(0, &x).unwrap());
+            assert!((by_gram / by_rows - 1.0).abs() < 1e-13, "{rows} x {columns}: {by_gram} {by_rows}");
         }
     }
     let pays = |columns, samples| has_normal_equations(Loss::LeastSquares, Batch::Full, columns, samples);
     assert!(pays(9, 18) && !pays(9, 17) && !pays(5_000, 50_000));
+}
+
+/// Features far from zero and a small residual: `x'Gx/2 - h'x + b'b/2m` has no digit left.
+#[test]
+fn losses_by_normal_equations_keep_their_digits_near_an_exact_fit() {
+    let (dim, rows) = (6, 200);
+    let value = |k: usize| ((k * 7919) % 2003) as f64 / 1000.0 + 300.0;
+    let features: Vec<f64> = (0..rows * dim).map(value).collect();
+    let fit: Vec<f64> = (0..dim).map(|k| 1.0 / (k + 1) as f64).collect();
+    let product = |a: &[f64], x: &[f64]| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+    let targets: Vec<f64> = features.chunks_exact(dim).map(|a| product(a, &fit)).collect();
+    let shard = Shard { features, targets, ..Shard::default() };
+    let objective = TableObjective::new(Loss::LeastSquares, 0.0);
+    let table = Table::new(dim, vec![shard.clone()], objective, Batch::Full).unwrap();
+    assert!(table.grams[0].is_some());
+    for distance in [1.0, 1e-3, 1e-6] {
+        let away: Vec<f64> = (0..dim).map(|k| distance * [1.0, -1.0][k % 2]).collect();
+        let x: Vec<f64> = fit.iter().zip(&away).map(|(x, more)| x + more).collect();
+        let squares = shard.features.chunks_exact(dim).map(|a| product(a, &away).powi(2));
+        let expected = squares.sum::<f64>() / (2 * rows) as f64;
+        let found = table.loss(0, &x).unwrap();
+        assert!((found / expected - 1.0).abs() < 1e-7, "{distance}: {found} {expected}");
+    }
+    let left = table.loss(0, &fit).unwrap();
+    assert!((0.0..1e-20).contains(&left), "{left}");
 }
 
 #[test]
