@@ -57,7 +57,7 @@ for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
 if [ -z "$netem" ]; then
     round() { "$mile" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
-    # Waits until an agent has done so many rounds.
+    # Waits until an agent has done this many rounds.
     reach() {
         until [ "$(round "$1")" -ge "$2" ]; do
             kill -0 "${agents[$1]}" || { echo "agent $1 ended before round $2:"; tail -20 "log-$1"; exit 1; }

@@ -46,7 +46,7 @@ def times(runs, network, batch):
 
 
 def rival(raw, network, batch, channels_last, ours):
-    """PyTorch's best way: so many processes of so many threads."""
+    """PyTorch's best way: this many processes, each with this many threads."""
     case = (network, batch, channels_last)
     runs = [
         (min(g["ms"]), f"{run['processes']} x {run['threads']}", g["ms"])

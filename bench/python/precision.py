@@ -17,7 +17,7 @@ STEP = 0.1
 
 
 def reference(features, signs, rounds, backwards=False):
-    """Points after so many rounds, in 80-bit numbers."""
+    """Points after this many rounds, in 80-bit numbers."""
     order = slice(None, None, -1) if backwards else slice(None)
     a, b = features[:, order].astype(WIDE), signs[:, order].astype(WIDE)
     agents = len(a)

@@ -126,6 +126,27 @@ fn every_relative_link_anchor_and_image_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Paths from the root of the repository, in running text. Capitals and dots stand for what the reader fills in.
+#[test]
+fn every_path_in_running_text_exists() {
+    let folders = ["bench/", "crates/", "docs/", "experiments/", "fuzz/", "python/", "tests/"];
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    let changelog = Page::read(&root().join("CHANGELOG.md"));
+    for page in documents().iter().chain([&changelog]) {
+        for code in page.code.iter().filter(|code| folders.iter().any(|folder| code.starts_with(folder))) {
+            if code.contains([' ', '*', '{']) || code.contains("NAME") {
+                continue;
+            }
+            checked += 1;
+            if !root().join(code).exists() {
+                wrong.push(format!("{}: {code}", shown(&page.path)));
+            }
+        }
+    }
+    assert!(checked > 50, "only {checked} paths were found");
+    assert!(wrong.is_empty(), "no such file or folder: {}", wrong.join("\n"));
+}
+
 #[test]
 fn every_toml_block_parses_and_every_whole_experiment_is_read() {
     let mut experiments = 0;
@@ -136,7 +157,7 @@ fn every_toml_block_parses_and_every_whole_experiment_is_read() {
             if table.contains_key("algorithm") && table.contains_key("problem") {
                 experiments += 1;
                 let mut table = table;
-                // A sweep is read by other means, and what it varies must be an experiment without it.
+                // What is swept is an experiment without the lists too.
                 table.remove("sweep");
                 Spec::read(&table, Path::new("")).unwrap_or_else(|error| panic!("{place}{error}"));
             }

@@ -255,7 +255,7 @@ fn results_belong_to_the_objective_they_were_made_with() {
     let refused = versioned("1", 1.0).run(&text.replace("\"a\"", "\"b\""), &other).unwrap_err().to_string();
     assert!(
         refused.contains("problem.data"),
-        "a key of one's own is a parameter, whatever it is called: {refused}"
+        "a key that another kind has as a file is a parameter here: {refused}"
     );
 }
 
