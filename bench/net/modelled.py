@@ -29,7 +29,7 @@ CASES = {
     "equal agents, bandwidth": dict(dim=25_000),
     "one slow agent": dict(steps={2: 0.1}, dim=2500),
     "one slow line": dict(lines={(0, 1): (0.1, 100e3)}, dim=10_000),
-    "slow agent, slow line": dict(steps={3: 0.06}, lines={(0, 1): (0.1, 100e3)}, dim=10_000),
+    "slow agent at the slow line": dict(steps={0: 0.1}, lines={(0, 1): (0.1, 100e3)}, dim=10_000),
     "two vectors a round": dict(method="k-gt", dim=10_000),
     "several exchanges a round": dict(method="mg-skip", dim=2500),
     "compute only": dict(line=(0.0, float("inf")), steps={0: 0.05, 2: 0.03}, dim=250),
@@ -44,7 +44,6 @@ class Lines(threading.Thread):
     def __init__(self, ends, line):
         super().__init__(daemon=True)
         self.ends, self.line, self.queue, self.free, self.count = ends, line, [], {}, 0
-        self.payload = 0
 
     def run(self):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
@@ -60,6 +59,9 @@ class Lines(threading.Thread):
                         packet = os.read(end, 2048)
                     except BlockingIOError:
                         break
+                    except OSError:
+                        # The namespaces are gone: this case is over.
+                        return
                     self.later(place[end], packet)
             now = time.monotonic()
             while self.queue and self.queue[0][0] <= now:
@@ -150,7 +152,6 @@ def measured(agent, case, transport):
     finally:
         for space in spaces:
             subprocess.run(["ip", "netns", "delete", space], capture_output=True)
-        # The thread of the lines ends with the process: each case has its own.
 
 
 def main():
@@ -162,6 +163,7 @@ def main():
     arguments = parser.parse_args()
     mile, agent = (str(pathlib.Path(path).resolve()) for path in (arguments.mile, arguments.agent))
     if arguments.case is None:
+        # Each case in a process of its own, which takes its lines with it.
         for name in CASES:
             subprocess.run([os.sys.executable, __file__, "--mile", mile, "--agent", agent, "--transport", arguments.transport, "--case", name], check=True)
         return

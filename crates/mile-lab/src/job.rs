@@ -1,6 +1,5 @@
 //! Runs one job, that is one algorithm with one seed, from its start or a checkpoint to its last round.
 
-mod clock;
 mod running;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +10,6 @@ use mile::problems::Problem;
 use mile::ranks::Together;
 use mile_store::facts::until;
 
-pub(crate) use self::clock::JobClock;
 use self::running::{Completed, JobSetup, Part, RunningJob};
 use crate::ending::Ending;
 use crate::engines::{EngineSetup, Scalar};

@@ -1,5 +1,6 @@
 //! The plan of an experiment: the network, the jobs and their costs, all checked before the first step.
 
+mod clock;
 mod costs;
 mod methods;
 mod problems;
@@ -36,6 +37,7 @@ use crate::store::{JobStatus, Outcome, Store};
 
 use methods::{build, check_later_networks, invalid, plan_algorithm};
 
+pub(crate) use clock::JobClock;
 pub(crate) use methods::first_auto;
 pub use methods::{Choices, first_round_costs};
 pub use problems::ProblemSize;

@@ -10,11 +10,11 @@ use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::run::{Progress, Run};
 
-use super::{DIVERGED, JobClock, JobContext};
+use super::{DIVERGED, JobContext};
 use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;
-use crate::plan::{Job, Plan};
+use crate::plan::{Job, JobClock, Plan};
 use crate::ranks::lost;
 use crate::record::{
     MODELS, Moment, Record, RecordedAgents, RunId, average, gradient_norm_sq, measure, rms, total,

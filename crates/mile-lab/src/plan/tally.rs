@@ -1,8 +1,7 @@
 //! What a job will send, and how long it will take in modelled time, counted before it runs.
 
-use super::{Job, Plan};
+use super::{Job, JobClock, Plan};
 use crate::error::LabError;
-use crate::job::JobClock;
 
 /// Verbs and edges, over all jobs, after which the rounds that are left are taken to cost what those before them did.
 const MOST: f64 = 3e7;

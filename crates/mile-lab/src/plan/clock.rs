@@ -3,8 +3,8 @@
 use mile::method::Method;
 use mile::time::{Costing, Walk};
 
+use super::{Job, Plan};
 use crate::error::LabError;
-use crate::plan::{Job, Plan};
 
 /// Goes through the rounds of a job without its vectors.
 pub(crate) struct JobClock<'p> {
