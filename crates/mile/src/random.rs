@@ -41,7 +41,7 @@ pub enum Purpose {
     /// How long local steps take in modelled time.
     StepTime = 23,
     /// How long messages take in modelled time.
-    Crossing = 24,
+    Transit = 24,
 }
 
 /// The random stream of one purpose; `index` is usually an agent, `step` a draw, round or class.

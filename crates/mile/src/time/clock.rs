@@ -80,9 +80,9 @@ impl Clock {
                 if to == place || weight == 0.0 {
                     continue;
                 }
-                let crossing = model.crossing(seed, (*agent, self.members[to]), self.exchanges);
-                self.sent[entry] = self.sent[entry].max(self.now[place]) + crossing.sending(bytes as f64);
-                self.arrived[to] = self.arrived[to].max(self.sent[entry] + crossing.latency);
+                let transit = model.transit(seed, (*agent, self.members[to]), self.exchanges);
+                self.sent[entry] = self.sent[entry].max(self.now[place]) + transit.sending(bytes as f64);
+                self.arrived[to] = self.arrived[to].max(self.sent[entry] + transit.latency);
             }
         }
         std::mem::swap(&mut self.now, &mut self.arrived);

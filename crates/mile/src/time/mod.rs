@@ -53,7 +53,7 @@ pub struct Line {
 
 /// A message's way over an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Crossing {
+pub struct Transit {
     /// Seconds from the last byte sent to the last byte received.
     pub latency: f64,
     /// Bytes a second.
@@ -138,7 +138,7 @@ impl Line {
     }
 }
 
-impl Crossing {
+impl Transit {
     /// Seconds for which a message occupies the line: the next one can be sent after that.
     pub fn sending(&self, bytes: f64) -> f64 {
         bytes / self.bandwidth
@@ -157,7 +157,7 @@ impl TimeModel {
     /// use mile::time::{Law, Line, TimeModel};
     /// let model = TimeModel::new(vec![Law::Constant(0.05)], Line::constant(0.02, 1e6))?;
     /// assert_eq!(model.step_seconds(0, 3, 7), 0.05);
-    /// assert_eq!(model.crossing(0, (3, 4), 7).seconds(5e5), 0.52);
+    /// assert_eq!(model.transit(0, (3, 4), 7).seconds(5e5), 0.52);
     /// # Ok::<(), mile::time::InvalidTime>(())
     /// ```
     pub fn new(steps: Vec<Law>, line: Line) -> Result<Self, InvalidTime> {
@@ -184,12 +184,12 @@ impl TimeModel {
     }
 
     /// How the message of exchange number `k`, counted from 0, crosses from one agent to another.
-    pub fn crossing(&self, seed: u64, (from, to): (usize, usize), k: u64) -> Crossing {
+    pub fn transit(&self, seed: u64, (from, to): (usize, usize), k: u64) -> Transit {
         let Line { latency, bandwidth } = self.line(from, to);
         let edge = (from as u64) << 32 | to as u64;
         let mut random = None;
-        let mut draw = || random.get_or_insert_with(|| stream(seed, Purpose::Crossing, edge, k)).random();
-        Crossing { latency: latency.at(k, &mut draw), bandwidth: bandwidth.at(k, &mut draw) }
+        let mut draw = || random.get_or_insert_with(|| stream(seed, Purpose::Transit, edge, k)).random();
+        Transit { latency: latency.at(k, &mut draw), bandwidth: bandwidth.at(k, &mut draw) }
     }
 
     fn steps_of(&self, agent: usize) -> &Law {

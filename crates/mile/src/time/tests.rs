@@ -86,8 +86,8 @@ fn both_directions_of_an_edge_and_both_quantities_have_draws_of_their_own() {
     let uniform = Law::Uniform { from: 1.0, to: 2.0 };
     let line = Line { latency: uniform.clone(), bandwidth: uniform };
     let model = TimeModel::new(vec![Law::Constant(0.0)], line).unwrap();
-    let there = model.crossing(0, (1, 2), 5);
-    assert_ne!(there, model.crossing(0, (2, 1), 5));
+    let there = model.transit(0, (1, 2), 5);
+    assert_ne!(there, model.transit(0, (2, 1), 5));
     assert_ne!(there.latency, there.bandwidth);
     assert_eq!(there.seconds(3.0), 3.0 / there.bandwidth + there.latency);
 }

@@ -155,8 +155,8 @@ impl Queue<'_> {
                 let line = self.lines.get_mut(&(from, to)).unwrap();
                 let (exchange, _) = line.pop_front().unwrap();
                 let next = line.front().copied();
-                let crossing = self.model.crossing(SEED, (from, to), exchange);
-                self.plan(now + crossing.latency, Happening::Arrived(from, to, exchange));
+                let transit = self.model.transit(SEED, (from, to), exchange);
+                self.plan(now + transit.latency, Happening::Arrived(from, to, exchange));
                 next.into_iter().for_each(|message| self.send(from, to, message, now));
             }
             Happening::Arrived(from, to, exchange) => {
@@ -169,8 +169,8 @@ impl Queue<'_> {
     }
 
     fn send(&mut self, from: usize, to: usize, (exchange, bytes): (u64, u64), now: f64) {
-        let crossing = self.model.crossing(SEED, (from, to), exchange);
-        self.plan(now + crossing.sending(bytes as f64), Happening::Sent(from, to));
+        let transit = self.model.transit(SEED, (from, to), exchange);
+        self.plan(now + transit.sending(bytes as f64), Happening::Sent(from, to));
     }
 
     /// An agent begins what it has to do next.
