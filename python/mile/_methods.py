@@ -166,6 +166,8 @@ def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
         section: Algorithm = {names.get(str(key), str(key)): value for key, value in given.items()}
         if len(section) < len(given):
             raise ValueError(f"algorithms[{k}]: expected each parameter once, got two names of one among {', '.join(given)}")
+        if isinstance(method, type):
+            raise TypeError(f"algorithms[{k}]: expected a method, got the class {method.__name__}; pass an object, {method.__name__}(...)")
         if method is not None and not isinstance(method, str):
             if not exchanges(method, Method):
                 expected = "a method that exchanges vectors: its step calls s.pull or s.mix"

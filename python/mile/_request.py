@@ -19,10 +19,10 @@ Resume = bool | Literal["auto"]
 
 # What people who come from other libraries write, and what to write here.
 _OPTIMIZER = (
-    "mile, led, k-gt and local-dsgd take optimizer=\"adamw\", and mile.torch.Problem any optimizer for every method: "
+    "mile, led, k-gt and local-dsgd take optimizer='adamw', and mile.torch.Problem any optimizer for every method: "
     "optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)"
 )
-_IN_METHODS = "it belongs to a method: algorithms=[mile.method(\"mile\", step_size=0.1, local_steps=5)]"
+_IN_METHODS = 'it belongs to a method: algorithms=[mile.method("mile", step_size=0.1, local_steps=5)]'
 _HINTS = {
     "adam": f"Adam is a local optimiser, not a method; {_OPTIMIZER}",
     "adamw": f"AdamW is a local optimiser, not a method; {_OPTIMIZER}",
@@ -36,16 +36,17 @@ _HINTS = {
     "weight_decay": "it belongs to the problem: l2 of mile.Table, or the optimizer of mile.torch.Problem",
     "scheduler": "use schedule, such as schedule={'kind': 'cosine', 'warmup': 10}, or pass scheduler to mile.torch.Problem",
     "batch_size": "it belongs to the problem: batch",
-    "lr": _IN_METHODS,
-    "step_size": _IN_METHODS,
-    "local_steps": _IN_METHODS,
-    "agents": "it belongs to the network: network=mile.graph(\"ring\", agents=10)",
-    "topology": "it belongs to the network: network=mile.graph(\"ring\", agents=10)",
-    "metrics": "they belong to the problem: metrics of mile.Objective or mile.torch.Problem",
     "max_steps": "runs are counted in rounds of local_steps mini-batches",
     "epochs": "runs are counted in rounds of local_steps mini-batches",
 }
-_NAMED = re.compile(r'algorithm\[\d+\]\.(?:name: .*got "?(?P<name>[\w-]+)|(?P<key>\w+): )|^(?P<top>\w+): unknown key')
+_IN_NETWORKS = 'it belongs to the network: network=mile.graph("ring", agents=10)'
+_HINTS_OF_RUN = {
+    **{key: _IN_METHODS for key in ("lr", "step_size", "local_steps", "xi", "gamma", "momentum")},
+    **{key: _IN_NETWORKS for key in ("agents", "topology", "mixing", "drop_rate")},
+    "metrics": "they belong to the problem: metrics of mile.Objective or mile.torch.Problem",
+    "batch": "it belongs to the problem",
+}
+_NAMED = re.compile(r'algorithm\[\d+\]\.(?:name: .*got "?(?P<name>[\w-]+)|(?P<key>\w+): unknown key)|^(?P<top>\w+): unknown key')
 
 
 class Request:
@@ -124,8 +125,10 @@ class Request:
 def hinted(error: Exception) -> str | None:
     """What to write instead of a word of another library that an error is about."""
     found = _NAMED.search(str(error))
-    word = (found["name"] or found["key"] or found["top"]) if found is not None else None
-    return None if word is None else _HINTS.get(word.lower())
+    if found is None:
+        return None
+    word = (found["name"] or found["key"] or found["top"]).lower()
+    return _HINTS_OF_RUN.get(word, _HINTS.get(word)) if found["top"] else _HINTS.get(word)
 
 
 def _remove(folder: Path) -> None:

@@ -38,11 +38,13 @@ def run(given: Any, method: Any = None, **more: Any) -> mile.Run:
         (lambda: problem(optimizer="adamw"), "optimizer: expected a function of parameters, got adamw"),
         (lambda: problem(optimizer=torch.optim.LBFGS), "optimizer: .*got LBFGS"),
         (lambda: problem(optimizer=SGD, scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau), "scheduler: .*got ReduceLROnPlateau"),
-        (lambda: run(problem(), mile.method("adam", lr=0.1)), 'optimizer="adamw"'),  # type: ignore[arg-type]
+        (lambda: run(problem(), mile.method("adam", lr=0.1)), "optimizer='adamw'"),  # type: ignore[arg-type]
         (lambda: mile.run(problem=problem(), algorithms="mile", out="misused"), r"algorithms\[0\]: .*got 'mile'"),  # type: ignore[arg-type]
         (lambda: mile.run(problem=problem(), algorithms=3, out="misused"), r"algorithms\[0\]: .*got 3"),  # type: ignore[arg-type]
         (lambda: run(problem(), epochs=3), "epochs: unknown key.*counted in rounds"),
         (lambda: run(problem(), lr=0.1), "lr: unknown key.*belongs to a method"),
+        (lambda: run(problem(), mile.method(mile.Method, lr=0.1)), r"algorithms\[0\]: .*the class Method; pass an object"),  # type: ignore[arg-type]
+        (lambda: run(problem(), mile.method("mile", lr=0.1, clip=-1.0)), r"algorithm\[0\].clip: expected [^;]*$"),
         (lambda: run(problem(), agents=3), "agents: unknown key.*belongs to the network"),
     ],
 )
