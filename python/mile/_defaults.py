@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from . import _mile
@@ -17,7 +18,7 @@ _WEIGHT = 0.4
 
 def complete(algorithms: Any, changed: set[str], has_optimizer: bool) -> tuple[list[Any], list[str]]:
     """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences."""
-    given = list(algorithms) if isinstance(algorithms, (list, tuple)) else [algorithms]
+    given = [algorithms] if isinstance(algorithms, (dict, str)) or not isinstance(algorithms, Iterable) else list(algorithms)
     if not given:
         given = [method("mile", None if has_optimizer else "auto")]
     found: list[Any] = []

@@ -91,7 +91,8 @@ impl Spec {
                 "measure: expected a function of x that returns a number for each of metrics, got none",
             ));
         }
-        let factors = attribute(object, "agent_weights")?.map(|weights| factors(&weights, agents)).transpose()?;
+        let factors =
+            attribute(object, "agent_weights")?.map(|weights| factors(&weights, agents)).transpose()?;
         let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
         let parts = tensor_parts(parts, dim);
         let tied = attribute(object, "tied")?.map_or(Ok(Vec::new()), |tied| tied.extract())?;

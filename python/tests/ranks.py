@@ -19,16 +19,30 @@ def uneven(agent: int) -> tuple[torch.Tensor, torch.Tensor]:
     return inputs[agent:] * (1 + agent), labels[agent:]
 
 
+class SignDescent(mile.Method):
+    """Signs of gradients, then an average."""
+
+    scratch = ("g", "d")
+
+    def step(self, s: mile.Step) -> None:
+        s.gradient("x", "g")
+        s.apply(torch.sign, "g")
+        s.pull(("x", "d"))
+        s.combine("x", 1.0, [(1.0, "d"), (-s.step_size, "g")])
+
+
 def runs(out: str, rounds: int, resume: bool) -> None:
     """All runs, each in a folder whose name begins with `out`."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Dropout(0.1), nn.Linear(7, 3))
     problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=8, batch=8, test=data(99), gradient_norm=True)
+    weighted = mile.torch.Problem(model, nn.CrossEntropyLoss(), uneven, agents=8, batch=[4] * 3 + [7] * 5, weights="rows", test=data(99))
     assert problem.ranks() is None or len(problem._sources) < 8, "a process reads the data of its own agents"
     network = {"topology": "erdos-renyi", "p": 0.4, "drop_rate": 0.2, "mixing": "lazy-metropolis"}
     algorithms = [mile.method(name, step_size=0.1, local_steps=3) for name in ("mile", "k-gt", "gta-2")]
     algorithms += [mile.method("mile", label="chosen", step_size=0.1, local_steps=3, xi="auto")]
     algorithms += [mile.method("mile", label="adaptive", step_size=0.1, local_steps=3, xi="adaptive")]
+    algorithms += [mile.method(SignDescent(), step_size=0.01, label="own")]
     mile.run(problem=problem, network=network, algorithms=algorithms, rounds=rounds, eval_every=1, out=out, resume=resume)
 
     # Compressed messages, over edges that never drop.
@@ -36,6 +50,9 @@ def runs(out: str, rounds: int, resume: bool) -> None:
     compressed += [mile.method("mile", label="floats", step_size=0.1, local_steps=3, compression="bf16")]
     compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
     mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=out + "-compressed", resume=resume)
+
+    # Agents that count by their rows, with their own batches.
+    mile.run(problem=weighted, network="ring", algorithms=algorithms[:1], rounds=rounds, out=out + "-weighted", resume=resume)
 
     # A model with buffers.
     torch.manual_seed(1)

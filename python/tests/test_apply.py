@@ -106,6 +106,30 @@ def test_functions_of_numpy_work_on_tensors_too() -> None:
     assert np.abs(np.abs(found.average() - problem.initial(0)) - 0.01).max() < 1e-6
 
 
+def test_functions_see_only_the_vectors_of_the_problem() -> None:
+    shapes: set[Any] = set()
+
+    class Clipped(mile.Method):
+        scratch = ("g", "d")
+
+        def step(self, s: mile.Step) -> None:
+            s.gradient("x", "g")
+            s.apply(self.clip, "g")
+            s.pull(("x", "d"))
+            s.combine("x", 1.0, [(1.0, "d"), (-s.step_size, "g")])
+
+        def clip(self, g: Any) -> Any:
+            shapes.add((type(g).__name__, tuple(g.shape)))
+            return torch.clamp(g, -0.1, 0.1) if isinstance(g, torch.Tensor) else np.clip(g.reshape(-1, 2, 2), -0.1, 0.1).reshape(g.shape)
+
+    mile.run(problem=Quadratics(), algorithms=[mile.method(Clipped(), lr=0.1)], rounds=3)
+    assert shapes == {("ndarray", (6, 4))}
+    shapes.clear()
+    data = [(torch.randn(4, 3), torch.zeros(4, 1)) for _ in range(3)]
+    mile.run(problem=mile.torch.Problem(nn.Linear(3, 1), nn.MSELoss(), data), algorithms=[mile.method(Clipped(), lr=0.1)], rounds=3, out="tensors")
+    assert shapes == {("Tensor", (3, 4))}
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

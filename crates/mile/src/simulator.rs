@@ -55,6 +55,7 @@ pub struct Simulator<'a, T> {
     pool: Pool,
     drift: Drift,
     guard: Guard,
+    calls_functions: bool,
 }
 
 impl<'a, T: Real> Simulator<'a, T> {
@@ -85,7 +86,13 @@ impl<'a, T: Real> Simulator<'a, T> {
             pool: Pool::default(),
             drift: Drift::default(),
             guard: Guard::default(),
+            calls_functions: true,
         })
+    }
+
+    /// Functions that the method applies to vectors are not called: they may need the vectors of its own problem, or of its own engine.
+    pub fn without_functions(self) -> Self {
+        Self { calls_functions: false, ..self }
     }
 
     /// One vector of all agents, row after row, as it was when the last step or round ended.
@@ -350,6 +357,9 @@ impl<T: Real> Agents for Simulator<'_, T> {
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         self.noted.check_apply(vectors)?;
         self.settle()?;
+        if !self.calls_functions {
+            return Ok(());
+        }
         self.guard.begin()?;
         let mut taken: Vec<Vec<T>> = vectors.iter().map(|v| std::mem::take(&mut self.blocks[v.0])).collect();
         let done = function.apply(self.network.agents(), blocks_mut(&mut taken));

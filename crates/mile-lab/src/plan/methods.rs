@@ -182,7 +182,7 @@ pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs
         }
     }
     let problem = Empty(network.agents());
-    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?;
+    let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?.without_functions();
     let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
     run.round(&mut agents)?;
     Ok(run.progress().costs)

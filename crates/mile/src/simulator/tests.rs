@@ -104,6 +104,10 @@ fn a_function_is_applied_to_whole_vectors() {
     agents.apply(&Twice, &[Vector(0), Vector(1)]).unwrap();
     assert_eq!(agents.vector(Vector(0))[..3], [10.0, 20.0, 30.0]);
     assert_eq!(agents.vector(Vector(1))[9..], [2.0, 4.0, 6.0]);
+    let mut counting =
+        Simulator::new(&problem, &network, &*method, &[1.0, 2.0, 3.0], 0).unwrap().without_functions();
+    counting.apply(&Twice, &[Vector(0), Vector(1)]).unwrap();
+    assert_eq!(counting.vector(Vector(0))[..3], [1.0, 2.0, 3.0]);
     for wrong in [&[Vector(0), Vector(0)][..], &[Vector(99)]] {
         assert!(matches!(agents.apply(&Twice, wrong), Err(AgentsError::Method(_))));
     }
