@@ -63,9 +63,9 @@ pub enum DeviceError {
         what: String,
     },
     /// A call of the driver failed, for example because a device is lost.
-    #[error("the GPU failed while it was to {doing}: {problem}")]
+    #[error("the GPU failed to {doing}: {problem}")]
     Failed {
-        /// The call that failed.
+        /// What it was to do, after "failed to".
         doing: &'static str,
         /// What the driver says.
         problem: String,

@@ -9,10 +9,11 @@ use mile_theory::sample::Sample;
 use mile_theory::smoothness::{Scatter, Smoothness};
 use mile_theory::weights::WeightChoice;
 
-use crate::auto::{self, smoothness_bound, theory_error};
+use crate::auto::{self, smoothness_bound};
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::{Plan, PlannedMethod};
+use crate::refused::of_algorithm;
 use crate::spec::StartSpec;
 
 /// The largest fraction of a plan's gradient work that an estimate before it may cost.
@@ -86,7 +87,7 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
             smoothness,
             seed: plan.spec.seeds[0],
         });
-        let advice = advice.map_err(|error| theory_error(&format!("algorithm[{k}]"), error))?;
+        let advice = advice.map_err(|error| of_algorithm(k, &algorithm.entry, "step_size", error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
     let mut notes = notes(plan);

@@ -17,10 +17,10 @@ use mile_theory::{momentum, outer};
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::Curvature;
+use crate::refused::{invalid, of_algorithm};
 use crate::spec::{AlgorithmSpec, Spec};
 use crate::start;
 
-pub(crate) use budget::theory_error;
 pub(crate) use step::{choose_step_sizes, step_size};
 
 /// Stochastic gradients per agent from which the gradient noise is estimated.
@@ -88,7 +88,7 @@ pub(crate) fn choose_adaptive(
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
     let chosen = adaptive(algorithm, network, spec.seeds[0], parameters);
-    let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].xi"), error))?;
+    let chosen = chosen.map_err(|error| of_algorithm(index, &algorithm.entry, "xi", error))?;
     parameters.xi.get_or_insert(Weight::Adaptive(chosen.xi));
     parameters.gamma = Some(chosen.gamma);
     Ok(())
@@ -132,7 +132,7 @@ pub(crate) fn choose_preconditioned(
     if is_chosen {
         let outer = parameters.outer.unwrap_or(unchanged);
         outer::choose_xi(&algorithm.entry, outer, network, parameters)
-            .map_err(|error| theory_error(&format!("algorithm[{index}].xi"), error))?;
+            .map_err(|error| of_algorithm(index, &algorithm.entry, "xi", error))?;
     }
     Ok(())
 }
@@ -154,17 +154,17 @@ pub(crate) fn choose(
         scatter: scatter(spec)?,
         seed: spec.seeds[0],
     };
-    let momentum = parameters.checked_momentum(&algorithm.entry.name).map_err(|error| {
-        LabError::expected(format!("algorithm[{index}].{}", error.parameter), error.expected, error.got)
-    })?;
+    let momentum = parameters
+        .checked_momentum(&algorithm.entry.name)
+        .map_err(|error| invalid(index, &algorithm.entry, error))?;
     if let Some(momentum) = momentum {
         return choose_with_momentum(index, algorithm, question, momentum, parameters);
     }
     let noisy = question.scatter.is_some_and(|scatter| scatter.noise > 0.0);
     let whole = parameters.compression.is_none();
-    let edges_find = noisy && whole && algorithm.gamma == Some(WeightChoice::Auto);
+    let adapts = noisy && whole && algorithm.gamma == Some(WeightChoice::Auto);
     let chosen = match (algorithm.xi, algorithm.gamma) {
-        _ if edges_find => auto::noisy(question),
+        _ if adapts => auto::noisy(question),
         (_, Some(WeightChoice::Auto)) => auto::decoupled(question),
         (_, None) => auto::xi(question),
         // With gamma given, xi is half of the limit of stability under changing curvature.
@@ -177,8 +177,8 @@ pub(crate) fn choose(
         }
     };
     let key = if algorithm.gamma == Some(WeightChoice::Auto) { "gamma" } else { "xi" };
-    let chosen = chosen.map_err(|error| theory_error(&format!("algorithm[{index}].{key}"), error))?;
-    parameters.xi = Some(if edges_find { Weight::Adaptive(chosen.xi) } else { chosen.xi.into() });
+    let chosen = chosen.map_err(|error| of_algorithm(index, &algorithm.entry, key, error))?;
+    parameters.xi = Some(if adapts { Weight::Adaptive(chosen.xi) } else { chosen.xi.into() });
     parameters.gamma = (chosen.gamma != chosen.xi).then_some(chosen.gamma);
     Ok(())
 }
@@ -191,19 +191,19 @@ fn choose_with_momentum(
     momentum: Momentum,
     parameters: &mut Parameters,
 ) -> Result<(), LabError> {
-    let key = |key: &str| format!("algorithm[{index}].{key}");
     if algorithm.gamma.is_none() {
         let problem = format!(
             "\"auto\" with momentum needs a separate mixing weight, since the paper's gamma = xi is unstable with a \
              momentum of {} on most networks; give gamma = \"auto\" too",
             momentum.mu
         );
-        return Err(LabError::config(key("xi"), problem));
+        return Err(LabError::config(format!("algorithm[{index}].xi"), problem));
     }
-    let plain = auto::decoupled(question).map_err(|error| theory_error(&key("gamma"), error))?.xi;
+    let refuse = |error| of_algorithm(index, &algorithm.entry, "gamma", error);
+    let plain = auto::decoupled(question).map_err(refuse)?.xi;
     let (xi, gamma) =
         momentum::weights(question.local_steps, momentum, plain, parameters.gamma, question.network)
-            .map_err(|error| theory_error(&key("gamma"), error))?;
+            .map_err(refuse)?;
     (parameters.xi, parameters.gamma) = (Some(xi.into()), Some(gamma));
     Ok(())
 }
@@ -217,5 +217,5 @@ pub(crate) fn allow_for_outer_momentum(
 ) -> Result<(), LabError> {
     let Some(given) = parameters.outer else { return Ok(()) };
     outer::choose_xi(&algorithm.entry, given, network, parameters)
-        .map_err(|error| theory_error(&format!("algorithm[{index}].outer"), error))
+        .map_err(|error| of_algorithm(index, &algorithm.entry, "outer", error))
 }

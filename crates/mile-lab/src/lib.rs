@@ -53,6 +53,7 @@ pub mod plot;
 pub mod quantity;
 pub mod record;
 pub mod recorded_metrics;
+mod refused;
 pub mod rehearsal;
 pub mod report;
 pub mod resume;

@@ -31,11 +31,12 @@ use crate::objectives::{Fact, Facts};
 use crate::quantity::Quantity;
 use crate::ranks::{agree, lost};
 use crate::record::Record;
+use crate::refused::invalid;
 use crate::spec::Spec;
 use crate::start;
 use crate::store::{JobStatus, Outcome, Store};
 
-use methods::{build, check_later_networks, invalid, plan_algorithm};
+use methods::{build, check_later_networks, plan_algorithm};
 
 pub(crate) use clock::JobClock;
 pub(crate) use methods::first_auto;

@@ -36,13 +36,13 @@ pub enum NetworkError {
     #[error(transparent)]
     Mixing(#[from] MixingError),
     /// The drop rate is not in [0, 1).
-    #[error("drop_rate = {0} is out of range: it must be a probability in [0, 1)")]
+    #[error("drop_rate: expected a probability in [0, 1), got {0}")]
     DropRate(f64),
     /// A time-varying graph has no graph to use.
     #[error("a time-varying graph needs at least one graph to use in turn")]
     NoTurns,
     /// A graph of a round has an edge that the network does not have.
-    #[error("graph {turn} of those used in turn has the edge {i}-{j}, which the network's graph has not")]
+    #[error("graph {turn} of those used in turn has the edge {i}-{j}, which the network's graph lacks")]
     StrangeEdge {
         /// The number of the graph, from 0.
         turn: usize,

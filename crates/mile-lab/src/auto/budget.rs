@@ -17,13 +17,13 @@
 //! dimensions is about `(1 + sqrt(n/m))^2` times that of infinitely many.
 
 use mile::problems::Problem;
-use mile_theory::TheoryError;
 use mile_theory::sample::Sample;
 use mile_theory::smoothness::{self, Ascent, Effort, Smoothness};
 
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::{Curvature, RowCounts};
+use crate::refused::of_theory;
 use crate::spec::Spec;
 use crate::start;
 
@@ -50,7 +50,7 @@ pub(super) fn estimate<T: Scalar>(spec: &Spec, steps: f64) -> Result<Smoothness,
     };
     let (x, agents) = (&start[..of_run.dim()], problem.agents());
     let whole = |effort: Effort| {
-        smoothness::estimate(of_run, x, effort, seed).map_err(|error| theory_error("problem", error))
+        smoothness::estimate(of_run, x, effort, seed).map_err(|error| of_theory("problem", error))
     };
     if spec.objectives.curvature() == Curvature::Changing {
         return whole(Effort { points: 2, iterations: 8, agents: 4, stochastic: true });
@@ -102,10 +102,10 @@ fn within<T: Scalar>(
         let bound = sample.as_deref().and_then(|sample| sample.quadratic_bound());
         let gradients = ascent
             .go_on(bound.as_deref().or(sample.as_deref()).unwrap_or(problem), iterations)
-            .map_err(|error| theory_error("problem", error))?;
+            .map_err(|error| of_theory("problem", error))?;
         left = left.saturating_sub(gradients * size);
     }
-    let mut found = ascent.found().map_err(|error| theory_error("problem", error))?;
+    let mut found = ascent.found().map_err(|error| of_theory("problem", error))?;
     let rows = (size < rows.all).then_some((size, rows.all));
     found.sample = Some(Sample { agents: (agents, problem.agents()), rows, one_point: true });
     Ok(found)
@@ -122,14 +122,6 @@ fn next_size(size: u64, fits: u64, rows: RowCounts) -> Option<u64> {
         largest => largest,
     };
     (next >= 2 * size).then_some(next)
-}
-
-/// Converts an error of the theory into one of a key, except for a failing objective.
-pub(crate) fn theory_error(key: &str, error: TheoryError) -> LabError {
-    match error {
-        TheoryError::Agents(error) => error.into(),
-        error => LabError::config(key, error),
-    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use mile_theory::mixed::auto_step;
 use mile_theory::weights::WeightChoice;
 use mile_theory::{momentum, outer};
 
-use super::{adaptive, theory_error};
+use super::adaptive;
 use crate::error::LabError;
 use crate::objectives::Curvature;
+use crate::refused::of_algorithm;
 use crate::spec::{AlgorithmSpec, Spec};
 
 /// The step size with AdamW, AMSGrad or Muon, whose steps do not scale with the curvature: PyTorch's default.
@@ -49,9 +50,8 @@ pub(crate) fn choose_step_sizes(
         return Err(LabError::config(format!("algorithm[{first}].step_size"), problem));
     };
     for k in (0..spec.algorithms.len()).filter(|k| spec.algorithms[*k].auto_step_size).collect::<Vec<_>>() {
-        let parameters = preliminary(&spec.algorithms[k], network);
-        let parameters =
-            parameters.map_err(|error| theory_error(&format!("algorithm[{k}].step_size"), error))?;
+        let parameters = preliminary(&spec.algorithms[k], network)
+            .map_err(|error| of_algorithm(k, &spec.algorithms[k].entry, "step_size", error))?;
         let step_size = step_size(k, spec, &parameters, network, smoothness)?;
         let algorithm = &mut spec.algorithms[k];
         algorithm.schedule.step_size = step_size;
@@ -68,14 +68,14 @@ pub(crate) fn step_size(
     network: &Network,
     smoothness: f64,
 ) -> Result<f64, LabError> {
-    let (algorithm, key) = (&spec.algorithms[index], format!("algorithm[{index}].step_size"));
-    let found = stable(algorithm, parameters, network, spec.seeds[0]);
-    let found = found.map_err(|error| theory_error(&key, error))?;
+    let algorithm = &spec.algorithms[index];
+    let found = stable(algorithm, parameters, network, spec.seeds[0])
+        .map_err(|error| of_algorithm(index, &algorithm.entry, "step_size", error))?;
     if found <= 0.0 {
         let title = &algorithm.entry.title;
         let problem =
             format!("{title} is unstable on this network for every step size; mile theory shows why");
-        return Err(LabError::config(key, problem));
+        return Err(LabError::config(format!("algorithm[{index}].step_size"), problem));
     }
     Ok(round_down(found / smoothness))
 }

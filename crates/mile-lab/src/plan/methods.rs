@@ -2,7 +2,7 @@
 
 use mile::agents::Costs;
 use mile::membership::Membership;
-use mile::method::{InvalidParameter, Method};
+use mile::method::Method;
 use mile::methods::Optimizer;
 use mile::methods::catalogue::{Entry, Parameters};
 use mile::network::Network;
@@ -15,6 +15,7 @@ use mile_theory::weights::WeightChoice;
 use super::PlannedMethod;
 use crate::auto;
 use crate::error::LabError;
+use crate::refused::invalid;
 use crate::spec::{AlgorithmSpec, Spec};
 
 /// What a plan has chosen for an algorithm, in place of words.
@@ -137,22 +138,6 @@ pub(super) fn build(
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
     entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
-}
-
-/// What is wrong with the method of an algorithm, under the key that has to be changed.
-pub(super) fn invalid(index: usize, entry: &Entry, error: InvalidParameter) -> LabError {
-    let InvalidParameter { parameter, got, expected, .. } = error;
-    let title = &entry.title;
-    match parameter {
-        "network" | "mixing" => {
-            LabError::expected("network", format!("{expected}; {title} (algorithm[{index}]) needs it"), got)
-        }
-        "penalty" => LabError::config(
-            "problem.l1",
-            format!("{title} (algorithm[{index}]): expected {expected}, or leave l1 out"),
-        ),
-        _ => LabError::expected(format!("algorithm[{index}].{parameter}"), expected, got),
-    }
 }
 
 /// The costs of a method's start-up and first round, measured by running it on an empty problem.

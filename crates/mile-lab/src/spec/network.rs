@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use mile::graph::{Graph, Topology};
+use mile::graph::{Graph, GraphError, Topology};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::{Network, NetworkError};
 use mile::outages::{Bursts, InvalidOutage, Outages};
@@ -42,6 +42,7 @@ pub struct NetworkSpec {
 
 /// Where a graph comes from.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum GraphSource {
     /// A named topology.
     Topology(Topology),
@@ -53,6 +54,7 @@ pub enum GraphSource {
 
 /// Where a mixing matrix comes from.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum MixingSource {
     /// A mixing rule.
     Rule(Rule),
@@ -64,6 +66,7 @@ pub enum MixingSource {
 
 /// Where the edges of each round come from.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum VaryingSource {
     /// A random matching of the graph in each round.
     RandomMatching,
@@ -188,9 +191,14 @@ impl NetworkSpec {
         room::check("network.agents", "fewer agents", self.agents, "the graph and its weights", bytes)?;
         let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
         let graph = match &self.graph {
-            GraphSource::Topology(topology) => topology
-                .build(self.agents, self.seed)
-                .map_err(|error| LabError::config("network.topology", error))?,
+            GraphSource::Topology(topology) => {
+                topology.build(self.agents, self.seed).map_err(|error| match error {
+                    GraphError::Parameter { parameter, got, expected, .. } => {
+                        LabError::expected(format!("network.{parameter}"), expected, got)
+                    }
+                    error => LabError::config("network.topology", error),
+                })?
+            }
             GraphSource::File(path) => in_text_file(path, |text| Graph::parse_edges(text, self.agents))?,
             GraphSource::Edges(edges) => Graph::from_edges(self.agents, edges.iter().copied())
                 .map_err(|error| LabError::config("network.edges", error))?,

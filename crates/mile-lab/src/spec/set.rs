@@ -6,15 +6,32 @@ use crate::error::LabError;
 
 /// Applies one assignment. The value is parsed as TOML, or else taken as a string. A number in the path selects an entry
 /// of a list, as in `algorithm.0.xi=0.05`; a name selects the algorithm with that label or name, as in
-/// `algorithm.mile.xi=0.05`; `*` selects all, as in `algorithm.*.step_size=0.1`.
+/// `algorithm.mile.xi=0.05`; `*` selects all, as in `algorithm.*.step_size=0.1`. Keys with dots or equals signs are quoted, as in
+/// `sweep."problem.l2"=[0, 0.1]`.
 pub fn apply(table: &mut Table, assignment: &str) -> Result<(), LabError> {
     let bad = |problem: &str| LabError::config(format!("--set {assignment}"), problem);
-    let (path, text) = assignment.split_once('=').ok_or_else(|| bad("expected key.path=value"))?;
-    let keys: Vec<&str> = path.trim().split('.').collect();
+    let (keys, text) = split(assignment).ok_or_else(|| bad("expected key.path=value"))?;
     if keys.iter().any(|key| key.is_empty()) {
         return Err(bad("expected key.path=value without empty keys"));
     }
     assign(table, &keys, parse(text.trim()), &bad)
+}
+
+/// The keys of an assignment, and its value.
+fn split(assignment: &str) -> Option<(Vec<&str>, &str)> {
+    let (mut keys, mut rest) = (Vec::new(), assignment.trim_start());
+    loop {
+        let (key, after) = match rest.chars().next()? {
+            quote @ ('"' | '\'') => rest[1..].split_once(quote)?,
+            _ => rest.split_at(rest.find(['.', '='])?),
+        };
+        keys.push(key.trim());
+        rest = match after.trim_start().split_at_checked(1)? {
+            (".", rest) => rest.trim_start(),
+            ("=", value) => return Some((keys, value)),
+            _ => return None,
+        };
+    }
 }
 
 /// Sets the value at a path; `bad` makes the error of a path that does not exist.
@@ -121,6 +138,17 @@ mod tests {
         assert!(set(text, "algorithm").is_err());
         assert!(set("rounds = 3", "rounds.x=1").unwrap_err().to_string().contains("rounds"));
         assert!(set("", "a..b=1").is_err());
+        assert!(set("", ".a=1").is_err() && set("", "=1").is_err() && set("", "").is_err());
+    }
+
+    #[test]
+    fn quoted_keys_may_have_dots_and_equals_signs() {
+        let table = set("", "sweep.\"problem.l2\"=[0, 0.1]").unwrap();
+        assert_eq!(table["sweep"]["problem.l2"].as_array().unwrap().len(), 2);
+        let text = "[[algorithm]]\nname = 'mile'\nlabel = 'xi = 0.1'";
+        let table = set(text, "algorithm.'xi = 0.1'.xi = 0.2").unwrap();
+        assert_eq!(table["algorithm"][0]["xi"].as_float(), Some(0.2));
+        assert!(set("", "a.\"b=1").is_err() && set("", "\"a\"b=1").is_err());
     }
 
     #[test]

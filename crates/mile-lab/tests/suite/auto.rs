@@ -77,6 +77,24 @@ fn an_automatic_step_size_is_refused_where_it_would_mean_nothing() {
 }
 
 #[test]
+fn what_is_wrong_is_named_where_the_step_size_is_automatic_too() {
+    let text = format!(
+        "{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n[[algorithm]]\nname = 'led'\nstep_size = 'auto'\n"
+    );
+    for (set, key) in [
+        ("algorithm.mile.local_steps=0", "algorithm[0].local_steps"),
+        ("algorithm.mile.xi=-1", "algorithm[0].xi"),
+        ("algorithm.mile.momentum=1.5", "algorithm[0].momentum"),
+        ("algorithm.led.beta=7", "algorithm[1].beta"),
+        ("network={ agents = 5, topology = 'hypercube' }", "network.agents"),
+        ("network={ agents = 5, topology = 'random-regular', degree = 9 }", "network.degree"),
+    ] {
+        let error = plan(&text, &[set]).err().unwrap();
+        assert!(error.starts_with(&format!("{key}: ")), "{set}: {error}");
+    }
+}
+
+#[test]
 fn a_run_ends_when_it_has_converged_and_continues_when_the_tolerance_is_tightened() {
     let text = format!(
         "rounds = 5000\neval_every = 10\n{NETWORK}[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n\

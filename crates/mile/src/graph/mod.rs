@@ -5,6 +5,8 @@ mod topology;
 
 pub use topology::Topology;
 
+use crate::refusal;
+
 /// An undirected graph without self-loops; agents are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
@@ -39,7 +41,7 @@ pub enum GraphError {
         components: Vec<Vec<usize>>,
     },
     /// A parameter of a topology is out of range.
-    #[error("topology {topology}: {parameter}: expected {expected}, got {got}")]
+    #[error("topology {topology}: {parameter}: {}", refusal::expected(.expected, .got))]
     Parameter {
         /// Name of the topology.
         topology: &'static str,

@@ -152,7 +152,7 @@ fn lattice(n: usize, closed: bool) -> Vec<(usize, usize)> {
 fn hypercube(n: usize) -> Result<Vec<(usize, usize)>, GraphError> {
     if !n.is_power_of_two() {
         let (below, above) = (n.next_power_of_two() / 2, n.next_power_of_two());
-        let expected = format!("a power of two; the nearest are {below} and {above}");
+        let expected = format!("a power of two for a hypercube; the nearest are {below} and {above}");
         return Err(Topology::Hypercube.refuse("agents", n, expected));
     }
     let bits = n.trailing_zeros();
@@ -192,7 +192,9 @@ fn random_regular(n: usize, degree: usize, seed: u64) -> Result<Graph, GraphErro
             }
         }
     }
-    Err(last.unwrap_or_else(|| topology.refuse("degree", degree, "a smaller degree, or use complete")))
+    Err(last.unwrap_or_else(|| {
+        topology.refuse("degree", degree, "a smaller degree; or use topology = \"complete\"")
+    }))
 }
 
 fn pair_free_ends(n: usize, degree: usize, seed: u64, draw: u64) -> Option<Vec<(usize, usize)>> {

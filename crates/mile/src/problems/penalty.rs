@@ -24,7 +24,7 @@ pub struct Penalty {
 
 /// A weight of the penalty that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("l1 = {0} is out of range: it must be a finite number from 0")]
+#[error("l1: expected a finite number of at least 0, got {0}")]
 #[non_exhaustive]
 pub struct InvalidPenalty(pub f64);
 
