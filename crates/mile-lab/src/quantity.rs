@@ -114,6 +114,7 @@ impl Quantity {
 
 /// A cost of a run, for the horizontal axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Axis {
     /// Communication rounds.
     Round,

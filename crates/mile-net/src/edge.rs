@@ -26,6 +26,7 @@ pub const MOST_RANGES: usize = 10_000;
 
 /// Why a decision is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RefusedDecision {
     /// It covers no rounds.
     #[error("a decision about the edge covers no rounds")]

@@ -72,6 +72,7 @@ pub struct Head {
 
 /// Bytes that are not a frame of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Malformed {
     /// Of no known kind.
     #[error("a frame of unknown kind {0}")]

@@ -17,6 +17,7 @@ pub const MAX_DRAWS: u64 = 100;
 /// A rule that partitions samples among agents; in an experiment file, `partition = { kind = ... }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Partition {
     /// Shuffled and divided evenly: every agent has the same distribution.
     Iid {},

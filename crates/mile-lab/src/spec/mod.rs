@@ -38,6 +38,7 @@ use crate::section::{Section, as_whole, resolve};
 
 /// The agents' starting points.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StartSpec {
     /// The problem's own initialisation, one point for all; zeros if it has none.
     Model,

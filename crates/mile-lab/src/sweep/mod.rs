@@ -33,6 +33,7 @@ use crate::section::Section;
 
 /// How the lists of values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SweepMode {
     /// All combinations.
     Cartesian,

@@ -150,6 +150,7 @@ pub enum Outgoing<T> {
 
 /// Why a link must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// The neighbour refused us.
     #[error("refused by the neighbour: {0}")]
