@@ -134,10 +134,11 @@ fn details(entries: &[&Entry]) -> anyhow::Result<String> {
         }
         let _ = writeln!(
             text,
-            "  exact       {}\n  sent        {} vectors to each neighbour per round, in {} exchange(s)\n  stored      {} vectors",
+            "  exact       {}\n  sent        {} vectors to each neighbour per round, in {} exchange{}\n  stored      {} vectors",
             if entry.exact { "yes" } else { "no: converges to a biased point when the f_i differ" },
             measured.sent,
             measured.exchanges,
+            if measured.exchanges == 1 { "" } else { "s" },
             measured.stored
         );
         for parameter in entry.parameters {

@@ -99,19 +99,27 @@ fn to_be_sent(tallies: &[(Job, Tally)]) -> u64 {
     tallies.iter().map(|(_, tally)| tally.bytes).sum()
 }
 
+/// How often, in words.
+fn every(rounds: u64) -> String {
+    if rounds == 1 { "every round".into() } else { format!("every {rounds} rounds") }
+}
+
 fn describe(plan: &Plan) -> Result<String, LabError> {
     let spec = &plan.spec;
     let mut text = format!(
-        "{}: {} rounds, recorded every {} round(s), seeds {:?}, {}\n",
+        "{}: {} rounds, recorded {}, seeds {:?}, {}\n",
         spec.name,
         spec.rounds,
-        spec.eval_every(),
+        every(spec.eval_every()),
         spec.seeds,
         spec.precision.name(),
     );
     if let Some(rule) = spec.stop {
-        let every = rule.every.unwrap_or(spec.eval_every());
-        let _ = writeln!(text, "stop: checked every {every} round(s), and at records");
+        let _ = writeln!(
+            text,
+            "stop: checked {}, and at records",
+            every(rule.every.unwrap_or(spec.eval_every()))
+        );
     }
     let edges = plan.network().graph().edges().count();
     let _ = writeln!(

@@ -127,7 +127,7 @@ pub fn ending_remarks(outcomes: &[Outcome]) -> Vec<String> {
         let help = match loss {
             Some(Trend::Falling) => "more rounds would lower it further",
             Some(Trend::Rising) => "a smaller step size may help",
-            _ => "a smaller step size, larger batches or another method may help",
+            _ => "a smaller step size, another method or, with mini-batches, larger ones may help",
         };
         Some(format!(
             "{label} stopped at the last round{which}, not converged: {}; {help}.",

@@ -176,7 +176,13 @@ impl Choices {
     /// Why the loss is what it is.
     pub(super) fn loss_reason(&self, look: &TableLook) -> String {
         match self.loss {
-            "least-squares" => "it is a number".into(),
+            "least-squares" => match &look.columns[self.target].kind {
+                ColumnType::Unclear(..) => "it is a number, see the question".into(),
+                ColumnType::Numbers(format) if *format != NumberFormat::Plain => {
+                    format!("it is a number, written as {}", format.name())
+                }
+                _ => "it is a number".into(),
+            },
             "poisson" => "it is a count, and there is a column of exposures".into(),
             _ => format!("it has {} values", distinct(&look.columns[self.target])),
         }
@@ -340,6 +346,17 @@ fn parts(name: &str) -> Vec<&str> {
     parts
 }
 
+/// What is told about lines that begin with #, where other lines do not.
+fn perhaps_comments(column: &ColumnLook, look: &TableLook) -> String {
+    let begins = |(word, _): &&(String, u64)| word.starts_with('#');
+    let count: u64 = column.values.iter().flatten().filter(begins).map(|(_, count)| count).sum();
+    let is_first = look.columns.first().is_some_and(|first| first.name == column.name);
+    if !is_first || look.comment.is_some() || count == 0 || count == look.rows {
+        return String::new();
+    }
+    format!("; {count} lines begin with #: if they are comments, write comment = \"#\" in [problem]")
+}
+
 /// The use of a column that is neither the target nor names agents.
 fn feature(column: &ColumnLook, look: &TableLook, holds_out: bool) -> ColumnUse {
     let left_out = |reason: &str| ColumnUse::LeftOut(reason.to_owned());
@@ -367,6 +384,9 @@ fn feature(column: &ColumnLook, look: &TableLook, holds_out: bool) -> ColumnUse 
         ColumnType::Words if values == usize::MAX => {
             left_out("text with more than a thousand different values")
         }
-        ColumnType::Words => ColumnUse::LeftOut(format!("text with {values} different values")),
+        ColumnType::Words => ColumnUse::LeftOut(format!(
+            "text with {values} different values{}",
+            perhaps_comments(column, look)
+        )),
     }
 }

@@ -36,6 +36,22 @@ fn the_loss_follows_from_the_target() {
 }
 
 #[test]
+fn the_summary_says_how_the_target_is_written_and_which_lines_may_be_comments() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |csv: &str| {
+        let path = folder.path().join("all.csv");
+        std::fs::write(&path, csv).unwrap();
+        experiment(&path, "\"all.csv\"", None).unwrap().summary
+    };
+    let prices = told(&rows("x,y", |k| format!("{k},\"{k},5\"")));
+    let target = prices.lines().find(|line| line.starts_with("target: ")).unwrap();
+    assert!(target.contains("decimal-comma"), "{target}");
+    let commented = told(&rows("x,y", |k| format!("{}{k},{k}", ["", "#"][k % 2])));
+    let column = commented.lines().find(|line| line.starts_with("  x")).unwrap();
+    assert!(column.contains("20 ") && column.contains("comment = \"#\""), "{column}");
+}
+
+#[test]
 fn agents_come_from_a_column_of_names() {
     let of = |header: &str, row: &dyn Fn(usize) -> String| written(&rows(header, row), None).unwrap();
     let site = of("kind,site,x,y", &|k| format!("{},s{},{k},{k}", ["p", "q"][k % 2], k % 3));
