@@ -1,7 +1,9 @@
 //! By TCP: keys that are not listed, listed keys that misbehave, connections that are not TLS, and how connections end.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use mile::graph::Topology;
@@ -10,6 +12,7 @@ use mile_net::agent::work;
 use mile_net::engine::{NetworkEngine, Transport, tls_client};
 use mile_net::frame::{HEAD, Head, Kind};
 use mile_net::keys::{PublicKey, SecretKey};
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -191,6 +194,41 @@ fn silent_connections_are_few_and_end_and_the_run_continues() {
     assert!(threads() < before + 50, "no thread for each of them");
     run_to_the_end(&lab, engine, from);
     drop(silent);
+}
+
+/// Opens connections from an address of this machine, as fast as they are accepted, and never says a word, until it is told to stop.
+fn flood(from: [u8; 4], at: SocketAddr, stop: &AtomicBool) {
+    let mut open: VecDeque<std::net::TcpStream> = VecDeque::new();
+    while !stop.load(Relaxed) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        if socket.connect(&at.into()).is_ok() {
+            open.push_back(socket.into());
+        }
+        if open.len() > 400 {
+            open.pop_front();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn half_open_connections_from_several_addresses_do_not_keep_out_a_neighbour_without_an_address() {
+    let lab = Lab::new(Topology::Path, 2, 100).over(Transport::Tcp);
+    let mut settings = lab.settings(0);
+    settings.neighbours.values_mut().for_each(|peer| peer.addresses.clear());
+    let (engine, from) = lab.start(0, settings);
+    let (stop, at) = (AtomicBool::new(false), lab.addresses[0]);
+    std::thread::scope(|scope| {
+        for host in 2..14 {
+            let stop = &stop;
+            scope.spawn(move || flood([127, 0, 0, host], at, stop));
+        }
+        // More than there are places for: the flood goes on while the neighbour comes.
+        wait_until("handshakes are ended to make room", || engine.status().refused.flooded > 400);
+        run_to_the_end(&lab, engine, from);
+        stop.store(true, Relaxed);
+    });
 }
 
 /// The engine of agent 1, and a connection to it by agent 0, whose greeting it has accepted. The end with the larger number waits some
