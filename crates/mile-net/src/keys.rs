@@ -10,6 +10,9 @@ pub use iroh::{PublicKey, SecretKey};
 /// Bytes of the longest key file, with room for white space.
 const LONGEST: u64 = 1024;
 
+/// The mode of a secret that is mounted for the group of a process, as in Kubernetes.
+const MOUNTED: u32 = 0o440;
+
 /// A key file that cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,8 +69,9 @@ pub fn read(path: &Path) -> Result<SecretKey, KeyError> {
     let bytes = fs::read(path).map_err(failed)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
     let key = text.trim().parse().map_err(|_| malformed())?;
-    // Only of a key does it matter who can read it.
+    // Only of a key does it matter who can read it. Read-only for a group is how secrets are mounted in containers.
     match about.mode() & 0o777 {
+        MOUNTED => Ok(key),
         mode if mode & 0o077 != 0 => Err(KeyError::Exposed { path: path.to_owned(), mode }),
         _ => Ok(key),
     }
@@ -95,7 +99,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.key");
         generate(&path).unwrap();
-        for mode in [0o640, 0o604, 0o660, 0o620] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).unwrap();
+        read(&path).expect("a mounted secret");
+        for mode in [0o640, 0o604, 0o660, 0o620, 0o444, 0o460] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = read(&path).unwrap_err();
             assert!(matches!(error, KeyError::Exposed { mode: found, .. } if found == mode), "{error}");
