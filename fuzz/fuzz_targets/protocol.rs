@@ -24,6 +24,7 @@ enum Event {
     Have { link: u8, exchange: u64, round: u64 },
     Decide { link: u8, from: u64, to: u64, used: bool },
     Refuse { link: u8, text: Vec<u8> },
+    Verdict { link: u8, exchange: u64, payload: Vec<u8> },
     Write { link: u8 },
     Begin { up: u8, gossip: bool },
     Finish,
@@ -109,6 +110,9 @@ fuzz_target!(|input: (bool, Vec<Event>)| {
             }
             Event::Refuse { link, text } => {
                 control(&mut session, link, Kind::Refuse, (0, 0), text, now);
+            }
+            Event::Verdict { link, exchange, payload } => {
+                control(&mut session, link, Kind::Verdict, (exchange, 0), payload, now);
             }
             Event::Write { link } => {
                 let _ = session.next_frame(link.into());

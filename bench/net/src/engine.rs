@@ -12,7 +12,7 @@ use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
 use mile_net::agent::{AgentJob, Host, RoundEnd, StartFrom, work};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
+use mile_net::engine::{NetworkEngine, Pace, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::Message;
 use mile_net::protocol::{Finished, Limits, Memory, MissingPolicy};
@@ -107,6 +107,7 @@ pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(5),
         limits: Limits::of(checkpoint_every),
+        pace: Pace::Rounds,
         status: None,
         metrics: None,
     };

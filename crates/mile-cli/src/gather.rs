@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mile_lab::agent_files::Divergence;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::{Gatherer, agent_folder};
+use mile_lab::gather_parts::{GatheredParts, gather_parts};
 use mile_lab::observer::Observer;
-use mile_lab::plan::Plan;
+use mile_lab::plan::{Job, Plan};
 use mile_lab::session::Executed;
 use mile_lab::spec::{AgentSpec, Spec};
 use mile_lab::store::Outcome;
 
-use crate::output::OutputArguments;
+use crate::output::{self, OutputArguments};
 use crate::run::finish;
+use crate::status::refused_in;
+
+/// What stands for the agent's number in the name of a file.
+const AGENT: &str = "{agent}";
 
 /// Makes a run directory, with records, table, figures, report and models, from the folders of agents or copies of them.
 #[derive(Args)]
@@ -37,54 +43,117 @@ impl Observer for Silent {}
 
 pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     let (own, folders) = agents(&arguments.folders)?;
+    let out = &arguments.out;
+    refused_in(&folders.values().cloned().collect::<Vec<_>>()).iter().for_each(|line| eprintln!("{line}"));
     let spec = match &arguments.experiment {
         // By which rule agents stop, they alone know.
         Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[])? },
-        None => own,
+        None => with_data_of_all(own, &folders, out)?,
     };
-    let membership = spec.membership()?;
+    let (membership, precision) = (spec.membership()?, spec.precision);
     let agents = membership.numbers();
     // The folder of an agent that was lost, and has left, may be lost too.
     let is_missing = |agent: &usize| !folders.contains_key(agent) && membership.leaves(*agent).is_none();
     let missing: Vec<String> = (0..agents).filter(is_missing).map(|agent| agent.to_string()).collect();
-    if !missing.is_empty() {
-        let problem = format!(
-            "the folders of agents {} are missing ({agents} agents take part); give them too",
-            missing.join(", ")
-        );
-        return Err(LabError::config("DIR", problem).into());
-    }
-    let plan = Plan::new(spec).map_err(|error| match error {
-        LabError::Data(error) => {
-            let problem = format!(
-                "{error}; records need the data of all agents, so run this where all of it is, with --experiment FILE"
-            );
-            LabError::config("data", problem)
+    let parts = |why: String| -> anyhow::Result<u8> {
+        let found = mile::with_precision!(precision, T => gather_parts::<T>(&folders, agents, out))?;
+        if found.is_empty() {
+            return Err(nothing(out).into());
         }
-        other => other,
-    })?;
-    let folder = |agent: usize| folders.get(&agent).cloned().unwrap_or(agent_folder(&arguments.out, agent));
-    let folders: Vec<PathBuf> = (0..agents).map(folder).collect();
-    let outcomes =
-        mile::with_precision!(plan.spec.precision, T => gather::<T>(&plan, &arguments.out, folders))?;
-    if outcomes.is_empty() {
-        let problem = "nothing to gather yet; agents write final states when they finish, and models at the recorded rounds with \
-                       snapshots = true in [agent]";
-        return Err(LabError::Directory { path: arguments.out.clone(), problem: problem.into() }.into());
+        output::print(&format!("{}\n{}\n", describe(&found), out.display()))?;
+        eprintln!("no records: {why}");
+        Ok(0)
+    };
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return parts(format!("the folders of agents {missing} are missing, of {agents} that take part"));
     }
-    let results = Executed::elsewhere(&plan, &arguments.out, outcomes).report(true)?;
-    let again = format!("mile gather --out {}", arguments.out.display());
+    let plan = match Plan::new(spec) {
+        Err(LabError::Data(error)) => {
+            return parts(format!(
+                "they need the data of all agents, and some are not here ({error}); where all of them are, give \
+                 --experiment FILE"
+            ));
+        }
+        plan => plan?,
+    };
+    let folder = |agent: usize| folders.get(&agent).cloned().unwrap_or(agent_folder(out, agent));
+    let folders: Vec<PathBuf> = (0..agents).map(folder).collect();
+    let (outcomes, diverged) =
+        mile::with_precision!(plan.spec.precision, T => gather::<T>(&plan, out, folders))?;
+    for (job, found) in &diverged {
+        let Divergence { agent, round, .. } = found;
+        eprintln!("{}: the model of agent {agent} diverged in round {round}", plan.job_name(*job));
+    }
+    if outcomes.is_empty() {
+        return Err(nothing(out).into());
+    }
+    let results = Executed::elsewhere(&plan, out, outcomes).report(true)?;
+    let again = format!("mile gather --out {}", out.display());
     finish(results, false, &again, &OutputArguments::default())?;
     Ok(0)
 }
 
-fn gather<T: Scalar>(plan: &Plan, out: &Path, folders: Vec<PathBuf>) -> Result<Vec<Outcome>, LabError> {
-    let mut gatherer = Gatherer::<T>::open_copies(plan, out, folders, &Silent)?;
-    gatherer.gather()?;
-    gatherer.finish()
+fn nothing(out: &Path) -> LabError {
+    let problem = "nothing to gather yet; agents write final states when they finish, and models at the recorded rounds with \
+                   snapshots = true in [agent]";
+    LabError::Directory { path: out.to_owned(), problem: problem.into() }
 }
 
-/// The experiment of the first folder, and the folder of each agent.
+/// What was gathered from some agents, in words.
+fn describe(found: &GatheredParts) -> String {
+    let list = |agents: &[usize]| agents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let state = |(name, agents): (&String, &Vec<usize>)| format!("final/{name}: agents {}", list(agents));
+    let mut lines: Vec<String> = found.states.iter().map(state).collect();
+    if !found.losses.is_empty() {
+        lines.push(format!("own_losses.csv: agents {}", list(&found.losses)));
+    }
+    lines.join("\n")
+}
+
+/// The experiment with everybody's data in one folder, as links to the files that agents have brought in their own folders.
+fn with_data_of_all(spec: Spec, folders: &BTreeMap<usize, PathBuf>, out: &Path) -> Result<Spec, LabError> {
+    let brought = |(_, path): &(&'static str, PathBuf)| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains(AGENT))
+    };
+    let files: Vec<(&str, PathBuf)> = spec.objectives.files().into_iter().filter(brought).collect();
+    let (Some(first), false) = (folders.values().next(), files.is_empty()) else { return Ok(spec) };
+    let first = std::path::absolute(first).map_err(LabError::io(first, "find"))?;
+    let data = std::path::absolute(out.join("data")).map_err(LabError::io(out, "find"))?;
+    std::fs::create_dir_all(&data).map_err(LabError::io(&data, "create"))?;
+    let mut table = spec.to_table();
+    for (key, path) in files {
+        let path = std::path::absolute(&path).map_err(LabError::io(&path, "find"))?;
+        let own = path.strip_prefix(&first).unwrap_or(&path);
+        for (agent, folder) in folders {
+            let number =
+                |path: &Path| PathBuf::from(path.to_string_lossy().replace(AGENT, &agent.to_string()));
+            let from = number(&folder.join(own));
+            let link = data.join(number(Path::new(own.file_name().unwrap_or_default())));
+            if let Ok(from) = from.canonicalize() {
+                let _ = std::fs::remove_file(&link);
+                std::os::unix::fs::symlink(&from, &link).map_err(LabError::io(&link, "create"))?;
+            }
+        }
+        let all = data.join(own.file_name().unwrap_or_default()).display().to_string();
+        if let Some(toml::Value::Table(problem)) = table.get_mut("problem") {
+            problem.insert(key.to_owned(), all.into());
+        }
+    }
+    Spec::read(&table, Path::new(""))
+}
+
+/// The outcomes of the jobs, and those that have diverged.
+type Gathered = (Vec<Outcome>, Vec<(Job, Divergence)>);
+
+fn gather<T: Scalar>(plan: &Plan, out: &Path, folders: Vec<PathBuf>) -> Result<Gathered, LabError> {
+    let mut gatherer = Gatherer::<T>::open_copies(plan, out, folders, &Silent)?;
+    gatherer.gather()?;
+    let diverged = gatherer.divergences();
+    Ok((gatherer.finish()?, diverged))
+}
+
+/// The experiment of the first agent, and the folder of each.
 fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabError> {
     let inner = |folder: &PathBuf| -> Vec<PathBuf> {
         let swarm = folder.join("agents");
@@ -92,7 +161,7 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
         let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<usize>().ok());
         ids.map(|agent| agent_folder(folder, agent)).collect()
     };
-    let (mut first, mut found) = (None, BTreeMap::new());
+    let (mut first, mut found) = (None::<(usize, Spec)>, BTreeMap::new());
     for folder in given.iter().flat_map(inner) {
         let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"))?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
@@ -103,8 +172,10 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
             );
             return Err(LabError::Directory { path: folder, problem });
         }
-        first.get_or_insert(experiment);
+        if first.as_ref().is_none_or(|(agent, _)| config.id < *agent) {
+            first = Some((config.id, experiment));
+        }
     }
     let nothing = || LabError::config("DIR", "no folders of agents found");
-    Ok((first.ok_or_else(nothing)?, found))
+    Ok((first.ok_or_else(nothing)?.1, found))
 }

@@ -113,6 +113,8 @@ enum Format {
 /// Exit codes besides 0 for success.
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+/// The model of an agent has diverged; starting it again repeats that.
+const DIVERGED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> std::process::ExitCode {
@@ -152,7 +154,11 @@ fn main() -> std::process::ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if is_usage(error) { USAGE } else { FAILED }
+    match error {
+        _ if error.chain().any(|cause| cause.is::<agent::ModelDiverged>()) => DIVERGED,
+        _ if is_usage(error) => USAGE,
+        _ => FAILED,
+    }
 }
 
 /// The message of an error with its causes, and the option that avoids it. A cause that a library error already includes in its own
@@ -192,7 +198,11 @@ fn is_usage(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<LabError>().is_some_and(LabError::is_usage)
             || cause.is::<KeyError>()
             || cause.downcast_ref::<CheckpointError>().is_some_and(checkpoint)
-            || matches!(cause.downcast_ref(), Some(NetworkEngineError::Settings(_)))
+            || match cause.downcast_ref() {
+                Some(NetworkEngineError::Settings(_)) => true,
+                Some(NetworkEngineError::Checkpoint(error)) => checkpoint(error),
+                _ => false,
+            }
     })
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct StatusArguments {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// For supervisors: print only problems, and exit with 1 if an agent does not answer although it has not finished, if its
-    /// model has diverged, or if it has waited longer than --patience
+    /// model has diverged, if it has refused messages, or if it has waited longer than --patience
     #[arg(long, conflicts_with = "watch")]
     check: bool,
     /// Print the section [[event]] that removes a lost agent for good, computed from the checkpoints of the others; stop all agents and
@@ -119,6 +119,7 @@ fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
         if let Some(round) = status.diverged {
             lines.push(format!("agent {}: its model diverged in round {round}", status.agent));
         }
+        lines.extend(refused_messages(status));
         let waits = matches!(status.activity, Activity::Waiting | Activity::Leaving);
         if waits && status.activity_s > patience {
             for edge in &status.neighbours {
@@ -134,6 +135,28 @@ fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Whose messages an agent has refused, one line each.
+pub(crate) fn refused_messages(status: &Status) -> Vec<String> {
+    let refused = status.neighbours.iter().filter(|edge| edge.refused_messages > 0);
+    let line = |edge: &Neighbour| {
+        let (agent, Neighbour { id, refused_messages: count, skipped, .. }) = (status.agent, edge);
+        let why = edge.refused_why.as_deref().unwrap_or_default();
+        format!(
+            "agent {agent} refused {count} messages of agent {id} and skipped their edge in {skipped} rounds; the last one: {why}"
+        )
+    };
+    refused.map(line).collect()
+}
+
+/// The same of all agents that have ended, from their folders.
+pub(crate) fn refused_in(folders: &[PathBuf]) -> Vec<String> {
+    folders
+        .iter()
+        .filter_map(|folder| left_behind(folder))
+        .flat_map(|status| refused_messages(&status))
+        .collect()
 }
 
 /// Why there is no link to a neighbour, in brackets, if it is known.
@@ -194,6 +217,7 @@ fn text(answers: &[Answer]) -> String {
                 let _ = writeln!(text, "agent {}, edge to agent {}: {why}", status.agent, edge.id);
             }
         }
+        refused_messages(status).iter().for_each(|line| text += &format!("{line}\n"));
     }
     for (folder, answer) in answers {
         if let Err(error) = answer {

@@ -17,7 +17,7 @@ use mile::ranks::{Alone, Together};
 use mile::run::Progress;
 use mile_store::facts::{Difference, until};
 
-use crate::agent_files::AgentFiles;
+use crate::agent_files::{AgentFiles, Divergence, write_divergence};
 use crate::coefficients;
 use crate::context::Context;
 use crate::ending::{Ending, History};
@@ -157,6 +157,8 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
             if let (true, Some(state)) = (known, state::open(&path)?) {
                 state::check(&path, &state.header, &self.plan.facts_of(*job))?;
                 self.assembled.insert(*job);
+            } else if known && self.divergence_path(*job).exists() {
+                self.assembled.insert(*job);
             }
         }
         Ok(())
@@ -170,6 +172,36 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
     /// The jobs whose final states are not gathered.
     pub fn open_jobs(&self) -> Vec<Job> {
         self.jobs.iter().copied().filter(|job| !self.assembled.contains(job)).collect()
+    }
+
+    /// The jobs in which an agent's model has diverged, in their order, with what the first such agent says.
+    pub fn divergences(&self) -> Vec<(Job, Divergence)> {
+        let first = |job: &Job| self.files.iter().find_map(|files| files.read_divergence(self.plan, *job));
+        self.jobs.iter().filter_map(|job| Some((*job, first(job)?))).collect()
+    }
+
+    /// The index of the job after the last one that has diverged: with this one agents begin.
+    pub fn first_job(&self) -> usize {
+        let diverged = |job: &Job| self.assembled.contains(job) && self.divergence_path(*job).exists();
+        self.jobs.iter().rposition(diverged).map_or(0, |last| last + 1)
+    }
+
+    fn divergence_path(&self, job: Job) -> PathBuf {
+        self.store.path("final").join(self.plan.divergence_file(job))
+    }
+
+    /// Ends a job in which an agent's model has diverged, if it has a record.
+    fn give_up(&mut self, job: Job, found: &Divergence) -> Result<(), LabError> {
+        let Some(last) = self.records.get(&job).cloned() else { return Ok(()) };
+        if !self.outcomes.contains_key(&job) {
+            let outcome = self.outcome(job, (JobStatus::Diverged, Ending::default()), last);
+            self.observer.ended(job, &outcome);
+            self.outcomes.insert(job, outcome);
+            self.write_summary()?;
+        }
+        write_divergence(&self.divergence_path(job), found)?;
+        self.assembled.insert(job);
+        Ok(())
     }
 
     /// Gathers the files that all agents have written since the last call.
@@ -200,7 +232,10 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 self.files.iter().try_for_each(|files| files.remove_snapshot(index, round))?;
             }
         }
-        over.into_iter().try_for_each(|(_, job)| self.assemble(job))
+        over.into_iter().try_for_each(|(_, job)| self.assemble(job))?;
+        let diverged = self.divergences().into_iter();
+        let open: Vec<_> = diverged.filter(|(job, _)| !self.assembled.contains(job)).collect();
+        open.into_iter().try_for_each(|(job, found)| self.give_up(job, &found))
     }
 
     /// Makes the record of a round from the snapshots of all agents.

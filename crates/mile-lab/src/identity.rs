@@ -228,6 +228,15 @@ pub(crate) fn difference_for_agent(old: &Facts, new: &Facts) -> Option<Differenc
     difference(old, &new)
 }
 
+/// The first fact in which two agents differ, each of which has only its own data.
+pub(crate) fn difference_between_agents(one: &Facts, other: &Facts) -> Option<Difference> {
+    let shared = |facts: &Facts| -> Facts {
+        let shared = facts.iter().filter(|(_, fact)| fact.agent.is_none());
+        shared.map(|(key, fact)| (key.clone(), fact.clone())).collect()
+    };
+    difference(&shared(one), &shared(other))
+}
+
 /// The first key in which a swarm's experiment differs from the one it was started with, except for what its agents may be given
 /// later: each of them checks that for itself.
 pub(crate) fn changed_for_swarm(old: &Spec, new: &Spec) -> Option<Difference> {

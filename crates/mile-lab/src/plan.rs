@@ -286,6 +286,12 @@ impl Plan {
         format!("{label}-seed{}.safetensors", job.seed)
     }
 
+    /// The name of the file that says that an agent's model has diverged in a job.
+    pub(crate) fn divergence_file(&self, job: Job) -> String {
+        let label = self.spec.algorithms[job.algorithm].file_name();
+        format!("{label}-seed{}.diverged.json", job.seed)
+    }
+
     /// What the result of a job depends on: the same facts give the same bits.
     pub(crate) fn facts_of(&self, job: Job) -> Facts {
         let mut facts = self.facts.clone();

@@ -17,7 +17,7 @@ use mile::problems::{Failure, Problem};
 use mile::schedule::Schedule;
 use mile_net::agent::{self, AgentJob, StartFrom};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
+use mile_net::engine::{NetworkEngine, Pace, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
 use mile_net::protocol::{Limits, MissingPolicy};
@@ -75,6 +75,7 @@ fn run(
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(10),
         limits: Limits::of(10),
+        pace: Pace::Rounds,
         status: None,
         metrics: None,
     };

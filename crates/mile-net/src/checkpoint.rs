@@ -42,7 +42,7 @@ pub enum CheckpointError {
     },
     /// A file is damaged or incomplete.
     #[error(
-        "{path} is a damaged or incomplete checkpoint ({what}); restore it from a copy: without it this agent cannot rejoin, and all agents must start over with empty folders"
+        "{path} is damaged or incomplete ({what}); restore the agent's folder from a copy, or replace the agent (operators' guide, \"Recovery\")"
     )]
     Damaged {
         /// The file.
@@ -99,6 +99,8 @@ struct Header {
     known: BTreeMap<usize, Mark>,
     decisions: BTreeMap<usize, Decisions>,
     outbox: Vec<OutboxEntry>,
+    #[serde(default)]
+    scales: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -187,6 +189,7 @@ impl Folder {
             known: memory.known.clone(),
             decisions: memory.decisions.clone(),
             outbox: memory.outbox.iter().map(OutboxEntry::of).collect(),
+            scales: memory.scales.clone(),
         };
         let path = self.path.join(CHECKPOINT);
         mile_store::state::write(&path, &header, &arrays).map_err(|error| unusable(&path, error))
@@ -214,7 +217,8 @@ impl Folder {
         let names: Vec<String> = file.header.outbox.iter().map(|entry| outbox_name(entry.mark)).collect();
         let messages: Vec<Vec<T>> =
             names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
-        let Header { job, mark, step, round, step_size, costs, gossip, mut known, outbox, .. } = file.header;
+        let Header { job, mark, step, round, step_size, costs, gossip, mut known, outbox, scales, .. } =
+            file.header;
         // What neighbours have confirmed since, while this agent was about to leave.
         for (id, mark) in Farewell::read(&self.path).into_iter().flat_map(|farewell| farewell.known) {
             let known = known.entry(id).or_default();
@@ -232,7 +236,7 @@ impl Folder {
             recipients: entry.recipients,
         });
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
-        let memory = Memory { mark, known, outbox: kept.collect(), decisions };
+        let memory = Memory { mark, known, outbox: kept.collect(), decisions, scales };
         let progress = Progress { step, round, step_size, costs };
         Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
     }
@@ -340,6 +344,7 @@ mod tests {
             known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
             outbox: vec![KeptMessage { message: Arc::new(message), recipients: vec![2] }],
             decisions: BTreeMap::from([(2, decisions)]),
+            scales: vec![1.0, 0.1f64.cbrt()],
         };
         folder.save(1, &terms(), &end, &memory).unwrap();
         (end.state(), memory)
@@ -369,6 +374,9 @@ mod tests {
             let error = folder.load::<f32>(1, &terms()).unwrap_err();
             assert!(matches!(error, CheckpointError::Damaged { .. }), "{length}: {error}");
         }
+        fs::write(&path, [&whole[..], &[0]].concat()).unwrap();
+        let error = folder.load::<f32>(1, &terms()).unwrap_err();
+        assert!(matches!(error, CheckpointError::Damaged { .. }), "one byte more: {error}");
         for place in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[place] ^= 1 << (place % 8);

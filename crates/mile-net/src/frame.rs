@@ -20,6 +20,9 @@ pub const TEXT: usize = 64 << 10;
 /// Most bytes of a gossip frame.
 pub const GOSSIP: usize = 8 << 10;
 
+/// Most bytes of the reason in a VERDICT.
+pub const REASON: usize = 1 << 10;
+
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -36,11 +39,13 @@ pub enum Kind {
     Have = 5,
     /// The edge between the two ends is used (payload 1) or skipped (payload 0) in rounds `a` up to and including `b`.
     Decide = 6,
+    /// The sender accepts (payload 1) the other end's message of exchange `a`, or refuses it (payload 0, and the reason).
+    Verdict = 7,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Hello, Self::Refuse, Self::Data, Self::Gossip, Self::Have, Self::Decide]
+        [Self::Hello, Self::Refuse, Self::Data, Self::Gossip, Self::Have, Self::Decide, Self::Verdict]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -53,6 +58,7 @@ impl Kind {
             Self::Gossip => length > 0 && length <= GOSSIP && length.is_multiple_of(8),
             Self::Have => length == 0,
             Self::Decide => length == 1,
+            Self::Verdict => (1..=1 + REASON).contains(&length),
         }
     }
 }
@@ -137,6 +143,7 @@ mod tests {
             Kind::Gossip,
             Kind::Have,
             Kind::Decide,
+            Kind::Verdict,
         ])
     }
 

@@ -126,12 +126,15 @@ impl Gossip {
         numbers
     }
 
-    /// Takes in the numbers of the neighbours, with their weights, from the exchange of a round. Those of another length are
-    /// ignored.
+    /// Takes in the numbers of the neighbours, with their weights, from the exchange of a round. Those of another length, or with
+    /// estimates that are not finite, are ignored.
     pub fn receive(&mut self, round: u64, theirs: &[(f64, Vec<f64>)], tolerance: Option<&Tolerance>) {
         let before = self.estimate.clone();
         let (mut quiet, mut step) = (self.quiet, 0.0f64);
-        for (weight, numbers) in theirs.iter().filter(|(_, numbers)| numbers.len() == VALUES + 2) {
+        let sound = |numbers: &[f64]| {
+            numbers.len() == VALUES + 2 && numbers[..VALUES].iter().all(|number| number.is_finite())
+        };
+        for (weight, numbers) in theirs.iter().filter(|(_, numbers)| sound(numbers)) {
             for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(numbers) {
                 *mine += weight * (other - own);
             }
@@ -178,6 +181,11 @@ impl Gossip {
     /// The estimates just before the last evaluation, of the values of the evaluation before it: the best there are.
     pub fn seen(&self) -> Option<Estimate> {
         self.seen
+    }
+
+    /// The agent's own loss at its last evaluation.
+    pub fn own_loss(&self) -> Option<f64> {
+        self.looked.then_some(self.own[LOSS])
     }
 
     /// The round at which all agents stop, if it is known.

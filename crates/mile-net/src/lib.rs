@@ -30,3 +30,4 @@ pub mod keys;
 pub mod outbox;
 pub mod protocol;
 pub mod status;
+mod words;

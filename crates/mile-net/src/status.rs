@@ -58,7 +58,7 @@ impl Traffic {
         match kind {
             Kind::Data => self.payload += length,
             Kind::Gossip => self.gossip += length,
-            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide => self.protocol += length,
+            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide | Kind::Verdict => self.protocol += length,
         }
     }
 
@@ -99,6 +99,12 @@ pub struct Neighbour {
     pub trouble: Option<String>,
     /// Rounds in which the edge was skipped.
     pub skipped: u64,
+    /// Messages of it that were refused because they were not finite or far out of range.
+    #[serde(default)]
+    pub refused_messages: u64,
+    /// Why the last one was.
+    #[serde(default)]
+    pub refused_why: Option<String>,
 }
 
 /// How many connections were refused.
@@ -147,6 +153,38 @@ pub struct Status {
     pub saved_round: Option<u64>,
     /// The round in which its model was found to have diverged.
     pub diverged: Option<u64>,
+    /// Where its time went since this start.
+    #[serde(default)]
+    pub spent: Spent,
+    /// Its own loss at the last evaluation, if that is a number.
+    #[serde(default)]
+    pub own_loss: Option<f64>,
+    /// Bytes of memory that it uses, where the system says so.
+    #[serde(default)]
+    pub resident_bytes: Option<u64>,
+}
+
+/// Seconds since the start of an agent, by what it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Local steps and evaluations.
+    pub computing_s: f64,
+    /// Exchanges, that is, waiting for neighbours.
+    pub exchanging_s: f64,
+    /// Checkpoints.
+    pub writing_s: f64,
+}
+
+/// Bytes of memory that this process uses, where the system says so.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A text as the value of a label.
+fn label(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 /// An agent whose status is not available.
@@ -227,6 +265,19 @@ impl Status {
             }
         };
         let one = |value: f64| vec![(String::new(), value)];
+        gauge("agent_info", "gauge", "1, with the name of the run", {
+            vec![(format!(",run=\"{}\"", label(&self.run)), 1.0)]
+        });
+        let rounds = self.rounds.into_iter().map(|rounds| (String::new(), rounds as f64)).collect();
+        gauge("rounds", "gauge", "rounds to do", rounds);
+        let Spent { computing_s, exchanging_s, writing_s } = self.spent;
+        let spent = [("computing", computing_s), ("exchanging", exchanging_s), ("writing", writing_s)];
+        let spent = spent.map(|(what, seconds)| (format!(",what=\"{what}\""), seconds));
+        gauge("spent_seconds", "counter", "seconds since this start, by what the agent did", spent.into());
+        let memory = self.resident_bytes.into_iter().map(|bytes| (String::new(), bytes as f64)).collect();
+        gauge("resident_bytes", "gauge", "bytes of memory in use", memory);
+        let own = self.own_loss.into_iter().map(|loss| (String::new(), loss)).collect();
+        gauge("own_loss", "gauge", "the agent's own loss at its last evaluation", own);
         gauge("round", "counter", "rounds done", one(self.round as f64));
         gauge("exchange", "counter", "exchanges done", one(self.exchange as f64));
         gauge("incarnation", "counter", "starts of this agent", one(self.incarnation as f64));
@@ -283,6 +334,12 @@ impl Status {
             "counter",
             "rounds in which the edge to the neighbour was skipped",
             edges(&|edge| Some(edge.skipped as f64)),
+        );
+        gauge(
+            "refused_messages",
+            "counter",
+            "messages of the neighbour that were refused because they were not finite or far out of range",
+            edges(&|edge| Some(edge.refused_messages as f64)),
         );
         let saved = self.saved_round.into_iter().map(|round| (String::new(), round as f64)).collect();
         gauge("checkpoint_round", "gauge", "round of the last checkpoint", saved);

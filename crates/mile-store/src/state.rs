@@ -175,6 +175,11 @@ impl<H: DeserializeOwned> StateFile<H> {
         Ok(Some(Self { header, vectors }))
     }
 
+    /// The names of its vectors, in increasing order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.vectors.checksums.keys().map(String::as_str)
+    }
+
     /// The shape of a vector, if it is in the file.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.vectors.metadata.info(name).map(|info| &info.shape[..])
@@ -249,6 +254,9 @@ impl Vectors {
         let Described { header, checksums } =
             serde_json::from_str(sealed.state.get()).map_err(|error| error.to_string())?;
         let header = header.get().to_owned();
+        if length > 8 + size + metadata.data_len() as u64 {
+            return Err("something was appended to it".into());
+        }
         Ok((header, Self { path: path.to_owned(), file, metadata, checksums, start: 8 + size, length }))
     }
 

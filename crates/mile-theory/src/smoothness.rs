@@ -168,6 +168,26 @@ pub fn estimate<T: Real>(
     Ok(smoothness)
 }
 
+/// Checks that the gradient of one agent at `x`, and its curvature there, are finite: two steps of the power iteration, with the exact
+/// gradient or that of a mini-batch.
+///
+/// # Errors
+/// If they are not finite, or cannot be evaluated.
+pub fn check_agent<T: Real>(
+    problem: &dyn Problem<T>,
+    agent: usize,
+    x: &[T],
+    draw: Option<Draw>,
+) -> Result<(), TheoryError> {
+    let mut power = PowerIteration::new(x.len(), agent, 0);
+    for _ in 0..2 {
+        if !power.step(problem, agent, x, draw).map_err(AgentsError::objective(agent))? {
+            break;
+        }
+    }
+    Smoothness::nothing().add_point(std::iter::once(&power.found))
+}
+
 /// Power iterations at one point, one for each agent, that can be continued on another problem of the same agents:
 /// one with more rows.
 pub struct Ascent<T> {

@@ -15,22 +15,32 @@ use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, TransportSpec};
 use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::{Folder, Restored};
-use mile_net::engine::{self, NetworkEngine, Peer, Settings};
+use mile_net::engine::{self, NetworkEngine, Pace, Peer, Settings};
 use mile_net::gossip::Tolerance;
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys;
-use mile_net::protocol::{Limits, MissingPolicy};
+use mile_net::protocol::{Limits, Memory, MissingPolicy};
 use mile_net::status;
 
-use super::recording::{RecordingHost, rms};
+use super::recording::{ModelDiverged, RecordingHost, rms};
 use super::socket;
+use crate::status::refused_messages;
 
-/// Runs all jobs, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
+/// Runs all jobs from one on, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
 /// messages.
-pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folder) -> anyhow::Result<()> {
+pub(super) fn run_jobs<T: Scalar>(
+    plan: &Plan,
+    config: &AgentSpec,
+    folder: Folder,
+    from: usize,
+) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
     let settings = settings(config)?;
     let mut restored = restore::<T>(plan, config, &folder, &terms)?;
+    if from > 0 && restored.state.as_ref().is_none_or(|state| state.job < from) {
+        let mark = Mark { exchange: agent::first_exchange_of(from), round: plan.spec.rounds * from as u64 };
+        restored = Restored { state: None, memory: Memory { mark, ..Memory::default() } };
+    }
     check_events(plan, config)?;
     let (membership, rounds) = (&plan.membership, plan.spec.rounds);
     let new = membership.comes_with(config.id).filter(|_| restored.state.is_none());
@@ -43,24 +53,35 @@ pub(super) fn run_jobs<T: Scalar>(plan: &Plan, config: &AgentSpec, folder: Folde
     let leaves = membership.leaves(config.id).filter(|round| *round < rounds);
     let files = AgentFiles::of(&config.folder);
     files.create()?;
+    if restored.state.is_none() && from == 0 {
+        files.remove_own_losses()?;
+    }
     status::forget(&config.folder)?;
+    let mut mark = restored.memory.mark;
     let engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
     let may_stop = plan.spec.stop.is_some();
     let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
-    let first = restored.state.as_ref().map_or(0, |state| state.job);
-    let (mut state, mut mark) = (restored.state, Mark::default());
+    let first = restored.state.as_ref().map_or(from, |state| state.job);
+    let mut state = restored.state;
     for index in first..jobs {
         let begin = match (state.take(), new) {
             (Some(state), _) => Begin::Resumed(Box::new(state)),
             (None, Some(k)) => Begin::New(k),
             (None, None) => Begin::Fresh(mark),
         };
-        mark = run_job(plan, config, index, begin, &mut host)?;
+        mark = match run_job(plan, config, index, begin, &mut host) {
+            Err(error) if error.is::<ModelDiverged>() => {
+                status::leave_behind(&config.folder, host.engine.status())?;
+                return Err(error);
+            }
+            ended => ended?,
+        };
     }
     let last = host.engine.status();
     let departure = host.engine.leave()?;
+    refused_messages(&last).iter().for_each(|line| tracing::warn!("{line}"));
     status::leave_behind(&config.folder, last)?;
     if !departure.unconfirmed.is_empty() {
         tracing::warn!(
@@ -177,6 +198,7 @@ fn run_job<T: Scalar>(
         // It may be from a run with fewer rounds than are asked for now.
         AgentFiles::of(&config.folder).remove_last(plan, Job { algorithm, seed })?;
     }
+    AgentFiles::of(&config.folder).remove_divergence(plan, Job { algorithm, seed })?;
     let point = start(plan, &*problem, seed, config.id)?;
     let size: f64 = rms(&point);
     let from = match begin {
@@ -201,11 +223,16 @@ fn run_job<T: Scalar>(
         schedule: &plan.spec.algorithms[algorithm].schedule,
         seed,
         rounds: plan.spec.rounds,
-        gossip_every: rule.and_then(|rule| rule.every).unwrap_or(plan.spec.eval_every()),
+        gossip_every: if config.settings.gossip { host.gossip_every() } else { 0 },
         tolerance,
     };
-    host.begin(round, DIVERGED * size.max(1.0));
-    let end = agent::work(&job, from, host).map_err(anyhow::Error::from_boxed)?;
+    host.begin(index, round, DIVERGED * size.max(1.0));
+    let end = agent::work(&job, from, host).map_err(|error| {
+        let cause: &(dyn std::error::Error + 'static) = &*error;
+        let mut causes = std::iter::successors(Some(cause), |cause| cause.source());
+        let diverged = causes.find_map(|cause| cause.downcast_ref::<ModelDiverged>()).cloned();
+        diverged.map_or_else(|| anyhow::Error::from_boxed(error), anyhow::Error::new)
+    })?;
     Ok(end.mark)
 }
 
@@ -226,7 +253,10 @@ fn start<T: Scalar>(
 }
 
 fn terms(plan: &Plan, config: &AgentSpec) -> Result<Terms, LabError> {
-    let facts = plan.facts_for_agents(config.id)?;
+    let mut facts = plan.facts_for_agents(config.id)?;
+    if !config.settings.gossip {
+        facts.insert("agent.gossip".into(), "false".into());
+    }
     Ok(Terms {
         run: plan.spec.name.clone(),
         dim: plan.size.dim,
@@ -269,9 +299,11 @@ fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
         linger: settings.linger,
         limits: Limits {
             keep: settings.keep,
-            outbox: settings.outbox.unwrap_or(Limits::of(settings.checkpoint_every).outbox),
-            ..Limits::of(settings.checkpoint_every)
+            range: settings.message_range,
+            outbox: settings.outbox.unwrap_or(Limits::of(settings.most_rounds()).outbox),
+            ..Limits::of(settings.most_rounds())
         },
+        pace: if settings.checkpoint_every.is_some() { Pace::Rounds } else { Pace::Time },
         status: Some(socket::choose_path(&config.folder)?),
         metrics: settings.metrics,
     })

@@ -12,6 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use mile::with_precision;
 use mile_lab::error::LabError;
+use mile_lab::own_data::check_own_data;
 use mile_lab::plan::Plan;
 use mile_lab::spec::AgentSpec;
 use mile_lab::store::write_file;
@@ -19,6 +20,8 @@ use mile_net::checkpoint::Folder;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+pub(crate) use self::recording::ModelDiverged;
 
 use crate::{FAILED, INTERRUPTED};
 
@@ -31,6 +34,10 @@ pub(crate) struct AgentArguments {
     /// Configuration of the agent: an experiment file with a section [agent], as mile swarm --emit writes it
     #[arg(value_name = "AGENT.toml")]
     file: PathBuf,
+    /// Begin with this job, counted from 0, instead of the first or that of the checkpoint: after an earlier one has diverged. All
+    /// agents need the same
+    #[arg(long, value_name = "JOB", default_value = "0")]
+    from_job: usize,
     /// Exit when standard input is closed, that is, when the parent process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -55,7 +62,14 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
     check_stop(&plan).map_err(|error| error.in_file(&name))?;
-    with_precision!(plan.spec.precision, T => jobs::run_jobs::<T>(&plan, &config, folder))?;
+    check_own_data(&plan, config.id).map_err(|error| error.in_file(&name))?;
+    let jobs = plan.jobs().len();
+    if arguments.from_job >= jobs {
+        let expected = format!("a job of this experiment, from 0 to {}", jobs - 1);
+        return Err(LabError::expected("--from-job", expected, arguments.from_job).into());
+    }
+    let from = arguments.from_job;
+    with_precision!(plan.spec.precision, T => jobs::run_jobs::<T>(&plan, &config, folder, from))?;
     Ok(0)
 }
 

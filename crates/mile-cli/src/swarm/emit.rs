@@ -25,7 +25,7 @@ pub(super) fn emit(
     hosts: Option<&Path>,
 ) -> anyhow::Result<u8> {
     let membership = spec.membership()?;
-    let addresses = addresses(&membership, host, hosts)?;
+    let addresses = addresses(&membership, host, hosts, settings.relay.is_some())?;
     let spec = resolved(spec)?;
     let transport = Some(settings.transport.unwrap_or(TransportSpec::Quic));
     let settings = AgentSettings { transport, ..settings.clone() };
@@ -47,6 +47,10 @@ pub(super) fn emit(
     for (agent, folder) in folders.iter().enumerate() {
         let place =
             addresses.get(&agent).map_or("connects to its neighbours".into(), |a| format!("reached at {a}"));
+        let place = match &settings.relay {
+            Some(relay) if !addresses.contains_key(&agent) => format!("reached through {relay}"),
+            _ => place,
+        };
         text += &format!("{}: agent {agent}, {place}\n", folder.display());
         if let Some(text) = &statistics {
             write_file(&folder.join(folders::STATISTICS), text.as_bytes())?;
@@ -162,11 +166,12 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The agents' addresses from --host and --hosts: at least one end of every edge must have one.
+/// The agents' addresses from --host and --hosts: at least one end of every edge must have one, unless there is a relay.
 fn addresses(
     membership: &Membership,
     host: &[String],
     hosts: Option<&Path>,
+    relayed: bool,
 ) -> anyhow::Result<BTreeMap<usize, String>> {
     let mut lines: Vec<(String, String)> =
         host.iter().map(|text| ("--host".to_owned(), text.clone())).collect();
@@ -200,11 +205,11 @@ fn addresses(
     }
     let unreachable = |(i, j): &(usize, usize)| !addresses.contains_key(i) && !addresses.contains_key(j);
     let edges = |i: usize| membership.edges_of(i).into_keys().map(move |j| (i, j));
-    match (0..membership.numbers()).flat_map(edges).find(unreachable) {
+    match (0..membership.numbers()).flat_map(edges).find(unreachable).filter(|_| !relayed) {
         None => Ok(addresses),
         Some((i, j)) => {
             let problem = format!(
-                "agents {i} and {j} are neighbours, so at least one of them needs an address; add --host {i}=HOST:PORT"
+                "agents {i} and {j} are neighbours, so at least one of them needs an address; add --host {i}=HOST:PORT, or give all a relay (agent.relay)"
             );
             Err(LabError::config("--host", problem).into())
         }

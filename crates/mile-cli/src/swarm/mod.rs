@@ -11,25 +11,28 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mile::ranks::{Alone, Together};
+use mile_lab::agent_files::Divergence;
 use mile_lab::choices::keep_choices;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::gather::Gatherer;
-use mile_lab::plan::Plan;
+use mile_lab::plan::{Job, Plan};
 use mile_lab::session::Executed;
 use mile_lab::spec::{AgentSettings, Spec};
-use mile_lab::store::Outcome;
+use mile_lab::store::{JobStatus, Outcome};
 
-use self::supervisor::Supervisor;
+use self::supervisor::{Standing, Supervisor};
 use self::view::View;
+use crate::DIVERGED;
 use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
+use crate::status::refused_in;
 
 /// Time between two checks of the agents' processes, and of their files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const GATHER_INTERVAL: Duration = Duration::from_millis(150);
-/// How long agents may take to exit once all results are gathered.
+/// How long agents may take to exit once all results are gathered, and to make the first record of a job that has diverged.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs an experiment with one process per agent.
@@ -98,7 +101,9 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
     let results = Executed::elsewhere(&plan, &folder, outcomes).report(true)?;
-    finish(results, false, &again, &OutputArguments::default())
+    let diverged = results.outcomes.iter().any(|outcome| outcome.status == JobStatus::Diverged);
+    let code = finish(results, false, &again, &OutputArguments::default())?;
+    Ok(if diverged && code == 0 { DIVERGED } else { code })
 }
 
 /// A swarm to be run in a folder.
@@ -115,21 +120,44 @@ impl Swarm<'_> {
         let view = View::new(self.plan);
         let mut gatherer = Gatherer::<T>::open(self.plan, self.folder, self.resume, &view)?;
         let stop = stop_on_interrupt(Some("stopping all agents"))?;
-        if !gatherer.is_complete() {
-            let folders = folders::create_local(self.plan, self.folder, &self.settings)?;
-            let mut supervisor = Supervisor::start(&folders)?;
+        let folders = match gatherer.is_complete() {
+            true => Vec::new(),
+            false => folders::create_local(self.plan, self.folder, &self.settings)?,
+        };
+        while !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
+            let mut supervisor = Supervisor::start(&folders, gatherer.first_job())?;
             let watched = view.watch(&folders, || supervise(&mut supervisor, &mut gatherer, &view, &stop));
             supervisor.stop();
-            view.clear();
-            watched?;
+            let standing = watched.inspect_err(|_| view.clear())?;
             gatherer.gather()?;
+            if standing != Standing::Diverged {
+                break;
+            }
+            let (job, found) = self.divergence(&gatherer)?;
+            view.print_line(&format!(
+                "{}: the model of agent {} diverged in round {}",
+                self.plan.job_name(job),
+                found.agent,
+                found.round
+            ));
         }
+        view.clear();
+        refused_in(&folders).iter().for_each(|line| eprintln!("{line}"));
         if !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
             let open = gatherer.open_jobs();
             let name = open.first().map(|job| self.plan.job_name(*job)).unwrap_or_default();
             anyhow::bail!("all agents have ended, but final states of {name} are missing; see agents/*/log");
         }
         Ok(gatherer.finish()?)
+    }
+
+    /// The job that has just diverged, and the agent that says so.
+    fn divergence<T: Scalar>(&self, gatherer: &Gatherer<T>) -> anyhow::Result<(Job, Divergence)> {
+        let last = gatherer.divergences().pop();
+        let Some((job, found)) = last.filter(|(job, _)| !gatherer.open_jobs().contains(job)) else {
+            anyhow::bail!("an agent's model has diverged before the first record; see agents/*/log");
+        };
+        Ok((job, found))
     }
 }
 
@@ -138,10 +166,15 @@ fn supervise<T: Scalar>(
     gatherer: &mut Gatherer<T>,
     view: &View,
     stop: &AtomicBool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Standing> {
     let mut gathered = Instant::now();
-    let mut complete = None;
-    while !stop.load(Ordering::Relaxed) && supervisor.poll(view)? {
+    let (mut complete, mut diverged) = (None, None);
+    let mut standing = Standing::Running;
+    while !stop.load(Ordering::Relaxed) {
+        standing = supervisor.poll(view)?;
+        if standing == Standing::Done {
+            break;
+        }
         if gathered.elapsed() >= GATHER_INTERVAL {
             gatherer.gather()?;
             gathered = Instant::now();
@@ -150,8 +183,15 @@ fn supervise<T: Scalar>(
         if gatherer.is_complete() && complete.get_or_insert_with(Instant::now).elapsed() > LEAVE_TIMEOUT {
             break;
         }
+        if standing == Standing::Diverged {
+            let open = gatherer.open_jobs();
+            let recorded = gatherer.divergences().iter().all(|(job, _)| !open.contains(job));
+            if recorded || diverged.get_or_insert_with(Instant::now).elapsed() > LEAVE_TIMEOUT {
+                break;
+            }
+        }
         view.refresh();
         std::thread::sleep(POLL_INTERVAL);
     }
-    Ok(())
+    Ok(standing)
 }

@@ -11,7 +11,7 @@ use mile_lab::error::LabError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::view::View;
-use crate::USAGE;
+use crate::{DIVERGED, USAGE};
 
 /// The swarm fails if an agent ends this often within this time without completing a round.
 const MAX_FAILURES: usize = 5;
@@ -26,6 +26,19 @@ const LOG_TAIL: u64 = 4000;
 /// Supervises the agents of a swarm.
 pub(super) struct Supervisor {
     processes: Vec<AgentProcess>,
+    /// The job with which agents begin.
+    from_job: usize,
+}
+
+/// What the agents of a swarm are doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Some of them run.
+    Running,
+    /// All have done their work.
+    Done,
+    /// The model of one of them has diverged: the others wait for it.
+    Diverged,
 }
 
 /// One agent and its process.
@@ -43,13 +56,14 @@ enum State {
     /// To be restarted at that time.
     Due(Instant),
     Done,
+    Diverged,
 }
 
 impl Supervisor {
-    pub(super) fn start(folders: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut supervisor = Self { processes: Vec::new() };
+    pub(super) fn start(folders: &[PathBuf], from_job: usize) -> anyhow::Result<Self> {
+        let mut supervisor = Self { processes: Vec::new(), from_job };
         for (id, folder) in folders.iter().enumerate() {
-            let state = State::Running(spawn(folder, folders.len())?);
+            let state = State::Running(spawn(folder, folders.len(), from_job)?);
             supervisor.processes.push(AgentProcess {
                 id,
                 folder: folder.clone(),
@@ -61,9 +75,9 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Restarts agents that were killed. False when all agents are done.
-    pub(super) fn poll(&mut self, view: &View) -> anyhow::Result<bool> {
-        let agents = self.processes.len();
+    /// Restarts agents that were killed.
+    pub(super) fn poll(&mut self, view: &View) -> anyhow::Result<Standing> {
+        let (agents, from_job) = (self.processes.len(), self.from_job);
         for process in &mut self.processes {
             match &mut process.state {
                 State::Running(child) => {
@@ -75,12 +89,17 @@ impl Supervisor {
                     }
                 }
                 State::Due(time) if *time <= Instant::now() => {
-                    process.state = State::Running(spawn(&process.folder, agents)?);
+                    process.state = State::Running(spawn(&process.folder, agents, from_job)?);
                 }
-                State::Due(_) | State::Done => {}
+                State::Due(_) | State::Done | State::Diverged => {}
             }
         }
-        Ok(self.processes.iter().any(|process| !matches!(process.state, State::Done)))
+        let mut states = self.processes.iter().map(|process| &process.state);
+        Ok(match () {
+            () if states.clone().any(|state| matches!(state, State::Diverged)) => Standing::Diverged,
+            () if states.all(|state| matches!(state, State::Done)) => Standing::Done,
+            () => Standing::Running,
+        })
     }
 
     /// Ends all running agents: SIGTERM first, then SIGKILL.
@@ -118,6 +137,10 @@ impl AgentProcess {
         if status.success() {
             return Ok(());
         }
+        if status.code() == Some(DIVERGED.into()) {
+            self.state = State::Diverged;
+            return Ok(());
+        }
         let round = view.round(self.id);
         if round > self.round {
             (self.round, self.failures) = (round, Vec::new());
@@ -142,13 +165,14 @@ impl AgentProcess {
     }
 }
 
-fn spawn(folder: &Path, agents: usize) -> anyhow::Result<Child> {
+fn spawn(folder: &Path, agents: usize, from_job: usize) -> anyhow::Result<Child> {
     let log = folder.join("log");
     let open = || File::options().create(true).append(true).open(&log);
     let failed = || format!("cannot write {}", log.display());
     let (out, err) = (open().with_context(failed)?, open().with_context(failed)?);
     let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     command.arg("agent").arg(folder.join("agent.toml")).arg("--exit-with-parent");
+    command.arg("--from-job").arg(from_job.to_string());
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         command.env("RAYON_NUM_THREADS", (cores / agents).max(1).to_string());

@@ -2,6 +2,7 @@
 
 mod common;
 mod crashes;
+mod diverged;
 mod manual;
 mod same_bits;
 mod skips;

@@ -27,7 +27,7 @@ step_size = 0.2
 "#;
 
 /// A folder with data of three agents, the first of which has only one class.
-fn tables() -> TestFolder {
+pub(crate) fn tables() -> TestFolder {
     let folder = TestFolder::with(TABLES);
     std::fs::create_dir(folder.path("data")).unwrap();
     for agent in 0..3 {
@@ -100,6 +100,7 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
             assert_eq!(own[k * row..(k + 1) * row], whole[(3 * k + agent) * row..(3 * k + agent + 1) * row]);
         }
     }
+    gathered(&folder);
     // Nothing is left to do, and nobody is there any more: it ends although it would linger for ten minutes, which is longer than
     // `end` waits.
     let mut again = agent(&folder, 1);
@@ -109,6 +110,53 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
     edit(&folder, 1, "linger = 600.0", "linger = 0.1");
     let mut again = agent(&folder, 1);
     assert_eq!(again.end(), Some(0), "{}", again.log());
+}
+
+/// Gathers what agents have that brought their own data, and what is left where nobody has all data or all folders.
+fn gathered(folder: &TestFolder) {
+    folder.succeed(&["gather", "out", "--out", "all"]);
+    let state = |run: &str| folder.finals(run)["mile-seed0.safetensors"].bytes.clone();
+    assert_eq!(state("all"), state("one"));
+    let mut last = folder.records("one").pop().unwrap();
+    // Agents that write no snapshots do not know the model before the exchange.
+    last.as_object_mut().unwrap().remove("consensus_error_before");
+    assert_eq!(folder.records("all"), [last]);
+    let data = folder.path("out/agents/1/agent-1.csv");
+    let bytes = std::fs::read(&data).unwrap();
+    std::fs::remove_file(&data).unwrap();
+    let parts = folder.succeed(&["gather", "out", "--out", "parts"]);
+    std::fs::write(&data, bytes).unwrap();
+    assert!(text(&parts.stderr).contains("agent-1.csv"), "{}", text(&parts.stderr));
+    assert_eq!(state("parts"), state("one"), "final states need nobody's data");
+    let losses = std::fs::read_to_string(folder.path("parts/own_losses.csv")).unwrap();
+    assert_eq!(losses.lines().next(), Some("algorithm,seed,round,mean,agent 0,agent 1,agent 2"));
+    let mean: f64 = losses.lines().last().unwrap().split(',').nth(3).unwrap().parse().unwrap();
+    let local: Vec<f64> =
+        folder.records("one").iter().filter_map(|record| record["local_loss"].as_f64()).collect();
+    assert!(local.contains(&mean), "{mean} of the agents, {local:?} of one process");
+    let some = folder.succeed(&["gather", "out/agents/0", "out/agents/2", "--out", "some"]);
+    assert!(text(&some.stderr).contains("agents 1 are missing"), "{}", text(&some.stderr));
+    assert_eq!(state("some").len(), 2 * state("one").len() / 3);
+}
+
+#[test]
+fn agents_behind_nat_on_both_sides_are_emitted_if_they_have_a_relay() {
+    let folder = tables();
+    let refused = folder.mile(&["swarm", "e.toml", "--emit", "out"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    let relay = "agent.relay=\"https://relay.example.org\"";
+    let told = folder.succeed(&["swarm", "e.toml", "--emit", "out", "--set", relay]);
+    assert!(text(&told.stdout).contains("through https://relay.example.org"), "{}", text(&told.stdout));
+    for agent in 0..3 {
+        let file = std::fs::read_to_string(folder.path(&format!("out/agents/{agent}/agent.toml"))).unwrap();
+        assert!(
+            file.contains("relay = \"https://relay.example.org\"") && file.contains("addresses = []"),
+            "{file}"
+        );
+    }
+    // The agents accept such a file.
+    let agent = agent(&folder, 0);
+    wait_for(|| agent.log().contains("listening").then_some(()), "the agent to start");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use super::neighbours::{NeighbourSpec, all_listed, neighbours};
 use super::{Spec, StopRule, parse_table};
+use crate::DIVERGED;
 use crate::error::LabError;
 use crate::section::{Section, resolve, shown};
 
@@ -37,12 +38,14 @@ pub enum TransportSpec {
 /// The settings that all agents of a swarm may share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
-    /// Rounds between checkpoints.
-    pub checkpoint_every: u64,
+    /// Rounds between checkpoints; `None`: as often as they cost little time, at least every [`MOST_ROUNDS`](Self::MOST_ROUNDS).
+    pub checkpoint_every: Option<u64>,
     /// Rounds for which confirmed messages are kept, for neighbours that are restored from a copy.
     pub keep: u64,
     /// Largest number of rounds of messages kept for a neighbour that does not confirm them; `None`: enough for `checkpoint_every`.
     pub outbox: Option<u64>,
+    /// How far an element of a neighbour's message may be from the agent's own: this many times the scale of what was seen.
+    pub message_range: f64,
     /// What to do when a neighbour is unreachable.
     pub on_missing: OnMissing,
     /// How long to wait for a neighbour before the agent fails; `None`: forever.
@@ -59,6 +62,8 @@ pub struct AgentSettings {
     pub stop: Option<StopRule>,
     /// Whether to write the model at every recorded round, for `mile swarm` to gather.
     pub snapshots: bool,
+    /// Whether messages carry summaries from which agents estimate the whole network's loss; the same for all agents.
+    pub gossip: bool,
 }
 
 /// The configuration of one agent.
@@ -79,6 +84,14 @@ pub struct AgentSpec {
 }
 
 impl AgentSettings {
+    /// Most rounds between two checkpoints where `checkpoint_every` is not given: what neighbours keep by default.
+    pub const MOST_ROUNDS: u64 = 30;
+
+    /// Most rounds between two checkpoints.
+    pub fn most_rounds(&self) -> u64 {
+        self.checkpoint_every.unwrap_or(Self::MOST_ROUNDS)
+    }
+
     /// Reads the section `[agent]` of an experiment for `mile swarm`: the settings of all agents.
     pub fn of_swarm(table: &Table) -> Result<Self, LabError> {
         let agent = section(table)?.unwrap_or_default();
@@ -102,16 +115,21 @@ impl AgentSettings {
             Duration::try_from_secs_f64(number).map(Some).map_err(problem)
         };
         let expected = "a whole number of rounds, at least 1";
-        let checkpoint_every = reader.whole("checkpoint_every", expected)?.unwrap_or(1);
-        if checkpoint_every == 0 {
+        let checkpoint_every = reader.whole("checkpoint_every", expected)?;
+        if checkpoint_every == Some(0) {
             return Err(LabError::expected("agent.checkpoint_every", expected, 0));
         }
         let keep = reader.whole("keep", "a whole number of rounds, at least 0")?.unwrap_or(0);
         let outbox = reader.whole("outbox", expected)?;
-        if let Some(rounds) = outbox.filter(|rounds| *rounds < checkpoint_every.saturating_add(2)) {
-            let least = checkpoint_every.saturating_add(2);
+        let least = checkpoint_every.unwrap_or(Self::MOST_ROUNDS).saturating_add(2);
+        if let Some(rounds) = outbox.filter(|rounds| *rounds < least) {
             let expected = format!("at least {least} (agent.checkpoint_every + 2)");
             return Err(LabError::expected("agent.outbox", expected, rounds));
+        }
+        let expected = "a number above 0";
+        let message_range = reader.number("message_range", expected)?.unwrap_or(DIVERGED);
+        if !(message_range > 0.0 && message_range.is_finite()) {
+            return Err(LabError::expected("agent.message_range", expected, message_range));
         }
         let deadline = seconds("deadline")?;
         let on_missing =
@@ -141,6 +159,7 @@ impl AgentSettings {
             checkpoint_every,
             keep,
             outbox,
+            message_range,
             on_missing,
             transport,
             relay,
@@ -149,6 +168,7 @@ impl AgentSettings {
             metrics: address(reader, "metrics")?,
             stop: StopRule::read(reader)?,
             snapshots: reader.flag("snapshots")?.unwrap_or(false),
+            gossip: reader.flag("gossip")?.unwrap_or(true),
         })
     }
 
@@ -157,9 +177,14 @@ impl AgentSettings {
         let seconds = |time: Duration| Value::Float(time.as_secs_f64());
         let mut table = Table::new();
         let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
-        put("checkpoint_every", Value::Integer(self.checkpoint_every as i64));
+        self.checkpoint_every
+            .into_iter()
+            .for_each(|rounds| put("checkpoint_every", Value::Integer(rounds as i64)));
         put("keep", Value::Integer(self.keep as i64));
         self.outbox.into_iter().for_each(|rounds| put("outbox", Value::Integer(rounds as i64)));
+        if self.message_range != DIVERGED {
+            put("message_range", Value::Float(self.message_range));
+        }
         match self.on_missing {
             OnMissing::Wait => put("on_missing", "wait".into()),
             OnMissing::SkipEdge { deadline } => {
@@ -173,6 +198,9 @@ impl AgentSettings {
         self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
         self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
         put("snapshots", self.snapshots.into());
+        if !self.gossip {
+            put("gossip", false.into());
+        }
         self.stop.into_iter().for_each(|rule| put("stop", rule.to_table().into()));
         table
     }
@@ -181,6 +209,10 @@ impl AgentSettings {
     pub fn apply(&self, spec: &mut Spec) -> Result<(), LabError> {
         let key = if self.stop.is_some() { "agent.stop" } else { "stop" };
         spec.stop = self.stop.or(spec.stop);
+        if spec.stop.is_some() && !self.gossip {
+            let problem = "conflicts with agent.gossip = false, because agents stop by what they gossip; leave one of the two out";
+            return Err(LabError::config(key, problem));
+        }
         let why = match self.on_missing {
             _ if spec.stop.is_none() => return Ok(()),
             OnMissing::SkipEdge { .. } => "with on_missing = \"skip-edge\"",

@@ -79,6 +79,11 @@ pub fn first_exchange_after(event: usize) -> u64 {
     (event as u64 + 1) << 40
 }
 
+/// The first exchange of a job with which agents begin because an earlier one was given up, wherever they were in that.
+pub fn first_exchange_of(job: usize) -> u64 {
+    (job as u64) << 40
+}
+
 /// A state of a job. With the session's [`Memory`](crate::protocol::Memory) it is all that is needed to resume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State<T> {

@@ -84,6 +84,13 @@ impl Admission {
         }
     }
 
+    /// A neighbour's message is not believed, and its edge is about to be skipped.
+    pub(super) fn note_refused_message(&self, neighbour: usize, why: &str) {
+        if self.may_log() {
+            tracing::warn!(neighbour, "refused a message of agent {neighbour}: {why}");
+        }
+    }
+
     /// A handshake failed, or took too long.
     pub(super) fn count_failed_handshake(&self) {
         self.broken.fetch_add(1, Relaxed);

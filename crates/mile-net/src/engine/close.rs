@@ -30,8 +30,7 @@ pub(super) enum LinkEnd {
 impl LinkEnd {
     /// The neighbour refuses this agent, with its words.
     pub(super) fn refused_by_neighbour(words: &[u8]) -> Self {
-        let text: String = String::from_utf8_lossy(words).escape_debug().collect();
-        Self::Fault(Fault::RefusedByNeighbour(text))
+        Self::Fault(Fault::RefusedByNeighbour(crate::words::words(words)))
     }
 
     /// The neighbour has another connection to this agent.

@@ -1,5 +1,6 @@
-//! Metrics over HTTP, for a few clients at a time.
+//! Metrics over HTTP, for a few clients at a time. A new one is always served: if there are too many, the oldest makes room.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,14 +14,13 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mile::real::Real;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use super::NetworkEngineError;
 use super::shared::Shared;
 
-/// Most clients at a time; others wait until one is served.
+/// Most clients at a time.
 const CLIENTS: usize = 16;
 /// How long a client may take to ask, and to ask and read the answer.
 const ASK: Duration = Duration::from_secs(2);
@@ -50,15 +50,19 @@ pub(super) fn serve<T: Real>(
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
-    let clients = Arc::new(Semaphore::new(CLIENTS));
     let serving = tokio::spawn(async move {
-        while let Ok(place) = clients.clone().acquire_owned().await {
+        let mut clients: VecDeque<AbortHandle> = VecDeque::new();
+        loop {
             let Ok((stream, _)) = listener.accept().await else {
                 sleep(REFUSED).await;
                 continue;
             };
+            clients.retain(|client| !client.is_finished());
+            if clients.len() >= CLIENTS {
+                clients.pop_front().into_iter().for_each(|oldest| oldest.abort());
+            }
             let shared = shared.clone();
-            tokio::spawn(async move {
+            let client = tokio::spawn(async move {
                 let answer = service_fn(move |_: Request<hyper::body::Incoming>| {
                     let text = Bytes::from(shared.status().prometheus());
                     let response = Response::builder().header(CONTENT_TYPE, "text/plain; version=0.0.4");
@@ -68,8 +72,8 @@ pub(super) fn serve<T: Real>(
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(ASK).keep_alive(false);
                 let _ = timeout(ALL, http.serve_connection(TokioIo::new(stream), answer)).await;
-                drop(place);
             });
+            clients.push_back(client.abort_handle());
         }
     });
     Ok(Metrics { address: bound, serving })

@@ -13,6 +13,7 @@ mod leave;
 mod link;
 mod metrics;
 mod observe;
+mod pace;
 mod panics;
 mod quic;
 mod reach;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iroh::{PublicKey, RelayUrl, SecretKey};
 use mile::membership::Edge;
@@ -34,6 +35,7 @@ use mile::real::Real;
 use tokio::runtime::Runtime;
 
 pub use self::error::{Departure, NetworkEngineError};
+pub use self::pace::Pace;
 pub use self::panics::exit_on_panic;
 pub use self::quic::quic_settings;
 pub use self::tcp::tls_client;
@@ -41,6 +43,7 @@ pub use self::transport::Transport;
 
 use self::admission::{Admission, Listed};
 use self::leave::Leaving;
+use self::pace::Checkpoints;
 use self::shared::Shared;
 use self::start::Start;
 use self::transport::Endpoint;
@@ -89,6 +92,8 @@ pub struct Settings {
     pub linger: Duration,
     /// How often checkpoints are written, and how many messages are kept.
     pub limits: Limits,
+    /// What decides when a checkpoint is written.
+    pub pace: Pace,
     /// Unix socket on which the status is served.
     pub status: Option<PathBuf>,
     /// Address on which metrics are served as Prometheus text over HTTP.
@@ -104,7 +109,7 @@ pub struct NetworkEngine<T: Real> {
     on_missing: MissingPolicy,
     timeout: Option<Duration>,
     linger: Duration,
-    checkpoint_every: u64,
+    checkpoints: Checkpoints,
     metrics: Option<metrics::Metrics>,
     _status: Option<observe::Socket>,
     runtime: Option<Runtime>,
@@ -162,7 +167,7 @@ impl<T: Real> NetworkEngine<T> {
             on_missing: settings.on_missing,
             timeout: settings.timeout,
             linger: settings.linger,
-            checkpoint_every: settings.limits.checkpoint_every.max(1),
+            checkpoints: Checkpoints::after(settings.pace, settings.limits.checkpoint_every, mark.round),
             metrics,
             _status: status,
             runtime: Some(runtime),
@@ -187,6 +192,15 @@ impl<T: Real> NetworkEngine<T> {
     /// The model has diverged in this round of the run, for status reports.
     pub fn diverged(&self, round: u64) {
         self.shared.lock().view.diverged.get_or_insert(round);
+    }
+
+    /// Closes all links before the work is done, for a reason that the neighbours are told, and waits a moment until they know.
+    pub fn give_up(&self, why: &str) {
+        self.shared.with(|core, _| core.session.give_up(why));
+        let begun = Instant::now();
+        while !self.shared.lock().tasks.is_empty() && begun.elapsed() < CLOSING {
+            std::thread::sleep(wait::TICK);
+        }
     }
 
     /// The status of this agent.
@@ -258,15 +272,23 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
             core.view.job = end.job;
             core.view.mark = end.mark;
             core.view.estimate = Some(end.gossip.estimate());
+            core.view.own_loss = end.gossip.own_loss();
             // The start of a run can be computed again, and belongs to a run that no neighbour has agreed to yet.
             let agreed = end.mark.exchange > 0;
-            let due = agreed && (end.last || end.mark.round.is_multiple_of(self.checkpoint_every));
+            let due =
+                agreed && (end.last || self.checkpoints.is_due(end.mark.round, core.session.kept_bytes()));
             due.then(|| core.session.memory(end.mark))
         };
         if let Some(memory) = memory {
+            let begun = Instant::now();
             self.folder.save(self.shared.me, &self.terms, end, &memory)?;
             drop(memory);
+            self.checkpoints.written(end.mark.round, begun);
             self.shared.with(|core, _| {
+                // It is part of the time between two exchanges.
+                let seconds = begun.elapsed().as_secs_f64();
+                core.view.spent.writing_s += seconds;
+                core.view.spent.computing_s -= seconds;
                 core.view.saved = Some(end.mark.round);
                 core.session.durable(end.mark);
             });
@@ -333,6 +355,7 @@ mod tests {
             timeout: None,
             linger: Duration::ZERO,
             limits: Limits::of(1),
+            pace: Pace::Rounds,
             status: None,
             metrics: None,
         };

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::NetworkEngineError;
 use super::shared::{Core, Shared};
 use crate::protocol::{Millis, NeighbourStatus};
-use crate::status::{Activity, Awaited, Neighbour, Status};
+use crate::status::{Activity, Awaited, Neighbour, Status, resident_bytes};
 
 /// How long a client may take to read the answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -41,6 +41,9 @@ impl<T: Real> Shared<T> {
             refused: self.admission.refused(),
             saved_round: view.saved,
             diverged: view.diverged,
+            spent: view.spent_by(now),
+            own_loss: view.own_loss.filter(|loss| loss.is_finite()),
+            resident_bytes: resident_bytes(),
         }
     }
 }
@@ -75,6 +78,8 @@ impl<T: Real> Core<T> {
                 .and_then(|edge| edge.trouble.clone())
                 .filter(|_| !status.linked),
             skipped: status.skipped,
+            refused_messages: status.refused_messages,
+            refused_why: status.refused_why.clone(),
         }
     }
 }

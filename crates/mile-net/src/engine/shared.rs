@@ -12,7 +12,7 @@ use super::close::LinkEnd;
 use crate::gossip::Estimate;
 use crate::handshake::Mark;
 use crate::protocol::{Fault, Finished, Link, Millis, Protocol};
-use crate::status::Activity;
+use crate::status::{Activity, Spent};
 
 /// Most links to one neighbour, including those before their handshake and those being closed.
 const LINKS: usize = 4;
@@ -91,6 +91,9 @@ pub(super) struct View {
     pub(super) saved: Option<u64>,
     /// The round in which the model was found to have diverged.
     pub(super) diverged: Option<u64>,
+    pub(super) own_loss: Option<f64>,
+    /// Where the time went up to `since`.
+    pub(super) spent: Spent,
 }
 
 impl<T: Real> Shared<T> {
@@ -112,6 +115,8 @@ impl<T: Real> Shared<T> {
             estimate: None,
             saved: (mark.round > 0).then_some(mark.round),
             diverged: None,
+            own_loss: None,
+            spent: Spent::default(),
         };
         let core = Core {
             session,
@@ -142,6 +147,9 @@ impl<T: Real> Shared<T> {
         let result = act(&mut core, self.now());
         if core.propagate() {
             self.ready.notify_all();
+        }
+        for (neighbour, why) in core.session.take_refusals() {
+            self.admission.note_refused_message(neighbour, &why);
         }
         result
     }

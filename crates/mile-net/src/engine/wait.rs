@@ -10,7 +10,7 @@ use super::panics;
 use super::shared::{Shared, View};
 use crate::checkpoint::Folder;
 use crate::protocol::{Finished, Millis, MissingPolicy};
-use crate::status::Activity;
+use crate::status::{Activity, Spent};
 
 /// How often a session that may skip edges checks for neighbours that are away.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -23,7 +23,19 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl View {
     pub(super) fn begin(&mut self, activity: Activity, now: Millis) {
+        self.spent = self.spent_by(now);
         (self.activity, self.since) = (activity, now);
+    }
+
+    /// Where the time went.
+    pub(super) fn spent_by(&self, now: Millis) -> Spent {
+        let (mut spent, passed) = (self.spent, now.saturating_sub(self.since) as f64 / 1e3);
+        match self.activity {
+            Activity::Computing => spent.computing_s += passed,
+            Activity::Waiting => spent.exchanging_s += passed,
+            Activity::Leaving | Activity::Done => {}
+        }
+        spent
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mile::real::Real;
 
-use super::{Fault, Millis, MissingPolicy, Protocol};
+use super::{Fault, Link, LinkState, Millis, MissingPolicy, Protocol};
 use crate::edge::{Decisions, RoundRange};
 use crate::frame::{Kind, control};
 
@@ -13,11 +13,11 @@ impl<T: Real> Protocol<T> {
     pub fn tick(&mut self, now: Millis) {
         self.now = now;
         let (MissingPolicy::Skip { after }, Some(current)) = (self.on_missing, &self.current) else { return };
-        let (round, total) = (current.own.mark.round, current.total());
-        let away = |(id, folded): &&(usize, usize)| {
+        let round = current.own.mark.round;
+        let away = |(id, _): &&(usize, usize)| {
             let neighbour = &self.neighbours[id];
             let alone = neighbour.link.is_none() && now.saturating_sub(neighbour.since) >= after;
-            self.me < *id && *folded < total && alone && neighbour.decisions.get(round).is_none()
+            self.me < *id && alone && neighbour.decisions.get(round).is_none()
         };
         let gone: Vec<usize> = current.row.iter().filter(away).map(|(id, _)| *id).collect();
         if gone.is_empty() {
@@ -30,19 +30,23 @@ impl<T: Real> Protocol<T> {
         self.advance();
     }
 
+    /// Decides to use the edges whose messages both ends have accepted, and tells the ends that decide what was accepted here.
     pub(super) fn decide_use(&mut self) {
         let (MissingPolicy::Skip { .. }, Some(current)) = (self.on_missing, &self.current) else { return };
-        let (round, total) = (current.own.mark.round, current.total());
-        let done = |(id, folded): &&(usize, usize)| {
-            self.me < *id && *folded == total && self.neighbours[id].decisions.get(round).is_none()
-        };
-        let heard: Vec<usize> = current.row.iter().filter(done).map(|(id, _)| *id).collect();
-        for id in heard {
-            self.decide(id, round, true);
+        let (mark, total) = (current.own.mark, current.total());
+        let here: Vec<usize> =
+            current.row.iter().filter(|(_, folded)| *folded == total).map(|(id, _)| *id).collect();
+        for id in here {
+            let Some(neighbour) = self.neighbours.get(&id) else { continue };
+            if id < self.me {
+                self.accept_message(id, mark.exchange);
+            } else if neighbour.has_accepted(mark.exchange) && neighbour.decisions.get(mark.round).is_none() {
+                self.decide(id, mark.round, true);
+            }
         }
     }
 
-    fn decide(&mut self, id: usize, round: u64, used: bool) {
+    pub(super) fn decide(&mut self, id: usize, round: u64, used: bool) {
         if let Some(neighbour) = self.neighbours.get_mut(&id) {
             self.unsaved |= neighbour.decisions.add(RoundRange { from: round, to: round, used }).is_ok();
         }
@@ -68,15 +72,18 @@ impl<T: Real> Protocol<T> {
             return;
         }
         // Part of a skipped message is in the sums: all messages are asked for and added up again.
+        current.plausible.again();
         for (id, folded) in &mut current.row {
             *folded = 0;
-            let Some(neighbour) = neighbours.get_mut(id) else { continue };
-            if let Some(link) = neighbour.link.take() {
-                neighbour.since = self.now;
-                self.links.remove(&link);
-                self.closing
-                    .push((link, Fault::Superseded("its message is needed again from the beginning")));
+            if let Some(neighbour) = neighbours.get_mut(id).filter(|neighbour| neighbour.link.is_some()) {
+                (neighbour.link, neighbour.since) = (None, self.now);
             }
+        }
+        // Also those whose handshake is under way: it says what was needed before.
+        let stale =
+            |_: &Link, state: &mut LinkState<T>| current.row.iter().any(|(id, _)| *id == state.neighbour);
+        for (link, _) in self.links.extract_if(.., stale) {
+            self.closing.push((link, Fault::Superseded("its message is needed again from the beginning")));
         }
     }
 

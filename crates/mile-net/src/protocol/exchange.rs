@@ -9,7 +9,8 @@ use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::share;
 
-use super::{Cursor, Fault, Millis, MissingPolicy, Piece, Protocol};
+use super::plausible::{Plausible, check_finite};
+use super::{Cursor, Millis, MissingPolicy, Piece, Protocol};
 use crate::outbox::{KeptMessage, Message, MessageForm};
 
 /// The exchange under way.
@@ -25,6 +26,28 @@ pub(super) struct Current<T> {
     compressed: Option<(Compression, [Vec<T>; 2])>,
     /// The weights of their edges.
     weights: BTreeMap<usize, f64>,
+    /// Which elements are believed.
+    pub(super) plausible: Plausible,
+}
+
+/// Why a piece is not added up.
+pub(super) enum Unusable {
+    /// It breaks the protocol.
+    Malformed(&'static str),
+    /// Its elements are not believed.
+    Implausible(String),
+}
+
+impl From<&'static str> for Unusable {
+    fn from(what: &'static str) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+impl From<String> for Unusable {
+    fn from(what: String) -> Self {
+        Self::Implausible(what)
+    }
 }
 
 impl<T: Real> Current<T> {
@@ -46,18 +69,18 @@ impl<T: Real> Current<T> {
     }
 
     /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
-    fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, &'static str> {
+    fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, Unusable> {
         let (folded, total, weight) = (self.row[k].1, self.total(), self.weight(self.row[k].0));
         if piece.at.exchange > self.own.mark.exchange {
-            return if folded < total { Err("a message is missing") } else { Ok(false) };
+            return if folded < total { Err("a message is missing".into()) } else { Ok(false) };
         }
         let start = piece.at.offset as usize;
         let end = start + piece.elements.len();
         if end > total {
-            return Err("a message is longer than the agreed dimension");
+            return Err("a message is longer than the agreed dimension".into());
         }
         if start > folded {
-            return Err("a message has a gap");
+            return Err("a message has a gap".into());
         }
         let to = end.min(limit);
         let message = |from: usize, elements: usize| &piece.elements[from - start..][..elements];
@@ -66,27 +89,36 @@ impl<T: Real> Current<T> {
             let known = self.heads.entry(self.row[k].0).or_default();
             known.truncate(folded);
             known.extend_from_slice(message(folded, to.min(head) - folded));
-            if to == total && self.compressed.is_some() {
-                self.fold_compressed(k, weight)?;
+            match self.own.form {
+                MessageForm::Compressed(_) if to == total => self.fold_compressed(k, weight)?,
+                MessageForm::Summary(_) if to >= head => check_finite(&numbers(known))?,
+                _ => {}
             }
         }
         if head == 0 {
+            // All are checked before any is added.
+            for (own, _, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
+                self.plausible.check(from / self.dim, message(from, own.len()), own)?;
+            }
             for (own, sum, from) in pieces(&self.own.vectors, &mut self.sums, self.dim, folded, to) {
                 block::fold((weight, message(from, own.len())), own, sum, k == 0);
             }
         } else if folded.max(head) < to {
             let from = folded.max(head);
+            self.plausible.check(0, message(from, to - from), &self.own.vectors[from..to])?;
             self.fold_steady(k, weight, message(from, to - from), from..to);
         }
         self.row[k].1 = folded.max(to);
         Ok(folded.max(to) >= end)
     }
 
-    /// Adds the vector of the k-th neighbour, whose message is here, to the sum.
-    fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), &'static str> {
+    /// Adds the vector of the k-th neighbour, whose message is here, to the sum; if it cannot be used, the whole message is needed again.
+    fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), Unusable> {
         let Some((by, [own, other])) = &mut self.compressed else { return Ok(()) };
         let message = self.heads.remove(&self.row[k].0).unwrap_or_default();
+        self.row[k].1 = 0;
         by.decode(bytemuck::cast_slice(&message), other).map_err(|_| "an unreadable compressed message")?;
+        self.plausible.check(0, other, own)?;
         self.sums.iter_mut().for_each(|sum| block::fold((weight, &other[..]), own, sum, k == 0));
         Ok(())
     }
@@ -170,7 +202,14 @@ impl<T: Real> Protocol<T> {
             }
             MessageForm::Whole | MessageForm::Summary(_) => None,
         };
-        self.current = Some(Current { own, sums, dim, row, heads: BTreeMap::new(), compressed, weights });
+        let vectors = match (&compressed, own.form) {
+            (Some((_, [own, _])), _) => own.chunks(own.len().max(1)),
+            (None, MessageForm::Summary(head)) => own.vectors[head..].chunks(own.vectors.len().max(1)),
+            (None, _) => own.vectors.chunks(dim.max(1)),
+        };
+        let plausible = self.scales.begin(self.limits.range, vectors);
+        let heads = BTreeMap::new();
+        self.current = Some(Current { own, sums, dim, row, heads, compressed, weights, plausible });
         (self.next, self.round) = (exchange + 1, round);
         self.advance();
         self.tick(now);
@@ -201,6 +240,7 @@ impl<T: Real> Protocol<T> {
             return None;
         }
         let mut current = self.current.take()?;
+        self.scales.end(&current.plausible);
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
         }
@@ -217,10 +257,22 @@ impl<T: Real> Protocol<T> {
         Some(Finished { sums: current.sums, used, summaries, gossip })
     }
 
-    /// Adds up what has arrived, as far as the order of agents allows.
+    /// Adds up what has arrived, as far as the order of agents allows, and decides about edges.
     pub(super) fn advance(&mut self) {
+        loop {
+            let refused = self.fold_pieces();
+            if !self.refuse_messages(refused) && !self.skip_refused_edges() {
+                break;
+            }
+        }
+        self.decide_use();
+    }
+
+    /// Returns the neighbours whose message is not believed, each with the reason.
+    fn fold_pieces(&mut self) -> Vec<(usize, String)> {
         self.drop_unneeded_pieces();
-        let Some(current) = &mut self.current else { return };
+        let mut refused = Vec::new();
+        let Some(current) = &mut self.current else { return refused };
         let mut limit = current.total();
         for k in 0..current.row.len() {
             let id = current.row[k].0;
@@ -232,18 +284,17 @@ impl<T: Real> Protocol<T> {
                 match current.fold(k, piece, limit) {
                     Ok(true) => self.spare.extend(state.held.take().map(|piece| piece.elements)),
                     Ok(false) => {}
-                    Err(text) => {
-                        neighbour.link = None;
-                        neighbour.since = self.now;
-                        neighbour.refusal = Some(text.into());
+                    Err(Unusable::Malformed(text)) => {
+                        let given_up = neighbour.give_up(link, self.now, text.into());
                         self.links.remove(&link);
-                        self.closing.push((link, Fault::RefusedByUs(text.into())));
+                        self.closing.push(given_up);
                     }
+                    Err(Unusable::Implausible(why)) => refused.push((id, why)),
                 }
             }
             limit = current.row[k].1;
         }
-        self.decide_use();
+        refused
     }
 
     /// Drops pieces of exchanges that are over, and of edges that are not used in this one.
@@ -251,6 +302,10 @@ impl<T: Real> Protocol<T> {
         let needed = |neighbour: usize, exchange: u64| match &self.current {
             Some(current) if exchange == current.own.mark.exchange => {
                 current.row.iter().any(|(id, _)| *id == neighbour)
+                    && !self
+                        .neighbours
+                        .get(&neighbour)
+                        .is_some_and(|neighbour| neighbour.is_refused(exchange))
             }
             _ => exchange >= self.next,
         };

@@ -8,6 +8,7 @@ use super::{Arrival, Cursor, Fault, Link, LinkState, Millis, MissingPolicy, Outg
 use crate::edge::RoundRange;
 use crate::frame::{Head, Kind, control};
 use crate::handshake::{Hello, Mark, VERSION};
+use crate::words::words;
 
 impl<T: Real> Protocol<T> {
     /// A link to a listed neighbour is open; `dialled` says whether this end opened it.
@@ -36,6 +37,15 @@ impl<T: Real> Protocol<T> {
         for neighbour in self.neighbours.values_mut().filter(|neighbour| neighbour.link == Some(link)) {
             neighbour.link = None;
             neighbour.since = now;
+        }
+    }
+
+    /// Closes all links because this agent ends before its work is done.
+    pub fn give_up(&mut self, why: &str) {
+        let links = std::mem::take(&mut self.links).into_keys();
+        self.closing.extend(links.map(|link| (link, Fault::Ended(why.to_owned()))));
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.link = None;
         }
     }
 
@@ -100,10 +110,7 @@ impl<T: Real> Protocol<T> {
         let greeted = self.links.get(&link).is_some_and(|state| state.greeted.is_some());
         match head.kind {
             Kind::Hello if !greeted => return self.greet(link, id, payload, now),
-            Kind::Refuse => {
-                let text: String = String::from_utf8_lossy(payload).chars().take(1000).collect();
-                return Err(Fault::RefusedByNeighbour(text.escape_debug().to_string()));
-            }
+            Kind::Refuse => return Err(Fault::RefusedByNeighbour(words(payload))),
             _ if !greeted => return refuse("the first frame of a connection must be a HELLO"),
             _ => {}
         }
@@ -146,6 +153,7 @@ impl<T: Real> Protocol<T> {
                 self.apply_decisions();
                 self.advance();
             }
+            Kind::Verdict => self.hear_verdict(id, head.a, payload),
             Kind::Hello => return refuse("a second HELLO"),
             Kind::Refuse | Kind::Data => {}
         }
@@ -174,6 +182,12 @@ impl<T: Real> Protocol<T> {
         if let Some((old, incarnation)) = in_use.and_then(|(used, state)| Some((used, state.greeted?))) {
             let better = theirs.incarnation > incarnation
                 || theirs.incarnation == incarnation && state.dialled_by_smaller;
+            if theirs.incarnation < incarnation {
+                return Err(Fault::RefusedByUs(format!(
+                    "two processes use the key of agent {id}, one of its start {incarnation} and one of its start {}: stop one of them",
+                    theirs.incarnation
+                )));
+            }
             if !better {
                 return Err(Fault::Superseded("there is already a connection"));
             }
@@ -196,6 +210,7 @@ impl<T: Real> Protocol<T> {
         if me < id && !self.unsaved {
             self.tell_decisions(id);
         }
+        self.tell_verdict(id);
         Ok(())
     }
 

@@ -15,12 +15,17 @@
 //! 4. A new link replaces an old one if the neighbour has been restarted, or if the end with the smaller id opened it: both
 //!    ends make the same choice.
 //!
+//! 5. A message is believed if its elements are finite and within a range of what was seen ([`Limits::range`]). If it is not, its edge is
+//!    missing: both ends wait, or both skip it.
+//!
 //! With [`MissingPolicy::Skip`], an edge may be skipped in a round; see [`edge`](crate::edge).
 
 mod agreement;
 mod exchange;
 mod links;
 mod neighbour_status;
+mod plausible;
+mod verdicts;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,8 +35,11 @@ use mile::real::Real;
 
 pub use self::exchange::Finished;
 pub use self::neighbour_status::NeighbourStatus;
+pub use self::plausible::MESSAGE_RANGE;
 
 use self::exchange::Current;
+use self::plausible::Scales;
+use self::verdicts::Verdict;
 use crate::edge::Decisions;
 use crate::frame::{CHUNK, Head, Kind, control};
 use crate::handshake::{Mark, Terms};
@@ -56,8 +64,8 @@ pub enum MissingPolicy {
     },
 }
 
-/// How many rounds of messages are kept, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many rounds of messages are kept, and why; and which messages are believed.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Rounds from one checkpoint of this agent to the next.
     pub checkpoint_every: u64,
@@ -66,13 +74,17 @@ pub struct Limits {
     pub keep: u64,
     /// Most rounds of messages that a neighbour has not confirmed; then this agent waits for it.
     pub outbox: u64,
+    /// How far an element of a message may be from this agent's own: this many times the larger of 1 and of what was seen
+    /// so far, that is, the agent's own elements and the differences that it has accepted.
+    pub range: f64,
 }
 
 impl Limits {
     /// Checkpoints at this interval of rounds, nothing kept longer than needed, and room for neighbours that do the same.
     pub fn of(checkpoint_every: u64) -> Self {
         let checkpoint_every = checkpoint_every.max(1);
-        Self { checkpoint_every, keep: 0, outbox: checkpoint_every.saturating_mul(2).max(64) }
+        let outbox = checkpoint_every.saturating_mul(2).max(64);
+        Self { checkpoint_every, keep: 0, outbox, range: MESSAGE_RANGE }
     }
 }
 
@@ -106,11 +118,19 @@ pub struct Memory<T> {
     pub outbox: Vec<KeptMessage<T>>,
     /// Decisions about edges.
     pub decisions: BTreeMap<usize, Decisions>,
+    /// The scale of each vector of a message, by which neighbours' messages are judged.
+    pub scales: Vec<f64>,
 }
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
-        Self { mark: Mark::default(), known: BTreeMap::new(), outbox: Vec::new(), decisions: BTreeMap::new() }
+        Self {
+            mark: Mark::default(),
+            known: BTreeMap::new(),
+            outbox: Vec::new(),
+            decisions: BTreeMap::new(),
+            scales: Vec::new(),
+        }
     }
 }
 
@@ -158,6 +178,9 @@ pub enum Fault {
     /// We refuse the neighbour, and send it the reason.
     #[error("{0}")]
     RefusedByUs(String),
+    /// This agent ends before its work is done, and sends the neighbour the reason.
+    #[error("{0}")]
+    Ended(String),
     /// Nothing is wrong: another link takes its place, or a message is needed again from its start.
     #[error("{0}")]
     Superseded(&'static str),
@@ -179,6 +202,20 @@ struct Neighbour {
     decisions: Decisions,
     skipped: u64,
     refusal: Option<String>,
+    /// What this end has said about one of its messages, and the other end about one of this agent's.
+    given: Option<Verdict>,
+    heard_verdict: Option<Verdict>,
+    /// Messages of it that were refused, and why the last one was.
+    refused_messages: u64,
+    refused_why: Option<String>,
+}
+
+impl Neighbour {
+    /// Refuses it for a reason; the link is to be closed with it.
+    fn give_up(&mut self, link: Link, now: Millis, why: String) -> (Link, Fault) {
+        (self.link, self.since, self.refusal) = (None, now, Some(why.clone()));
+        (link, Fault::RefusedByUs(why))
+    }
 }
 
 struct LinkState<T> {
@@ -230,6 +267,10 @@ pub struct Protocol<T> {
     /// Whether there are decisions that are not on disk yet.
     unsaved: bool,
     limits: Limits,
+    /// What was seen in messages so far.
+    scales: Scales,
+    /// Messages refused since the owner last asked: whose, and why.
+    refusals: Vec<(usize, String)>,
     now: Millis,
     /// Most elements in a frame.
     piece: usize,
@@ -259,6 +300,10 @@ impl<T: Real> Protocol<T> {
                 decisions: memory.decisions.remove(&id).unwrap_or_default(),
                 skipped: 0,
                 refusal: None,
+                given: None,
+                heard_verdict: None,
+                refused_messages: 0,
+                refused_why: None,
             };
             (id, neighbour)
         };
@@ -281,6 +326,8 @@ impl<T: Real> Protocol<T> {
             current: None,
             unsaved: false,
             limits,
+            scales: Scales(memory.scales),
+            refusals: Vec::new(),
             now,
             piece: CHUNK / size_of::<T>(),
             spare: Vec::new(),
@@ -300,7 +347,13 @@ impl<T: Real> Protocol<T> {
             known: self.confirmations().1,
             outbox: self.outbox.all().cloned().collect(),
             decisions: self.decisions(),
+            scales: self.scales.0.clone(),
         }
+    }
+
+    /// Bytes of this agent's own messages that are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.outbox.all().map(|kept| size_of_val(&kept.message.vectors[..])).sum()
     }
 
     /// The last checkpoint that is on disk, and the latest that each neighbour has confirmed.

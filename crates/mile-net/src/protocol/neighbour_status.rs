@@ -33,6 +33,10 @@ pub struct NeighbourStatus {
     pub refusal: Option<String>,
     /// Rounds in which its edge was skipped.
     pub skipped: u64,
+    /// Messages of it that were not believed.
+    pub refused_messages: u64,
+    /// Why the last one was not.
+    pub refused_why: Option<String>,
 }
 
 impl<T: Real> Protocol<T> {
@@ -51,6 +55,8 @@ impl<T: Real> Protocol<T> {
             waiting: self.awaited(*id, neighbour),
             refusal: neighbour.refusal.clone(),
             skipped: neighbour.skipped,
+            refused_messages: neighbour.refused_messages,
+            refused_why: neighbour.refused_why.clone(),
         };
         self.neighbours.iter().filter(|(id, _)| self.needs(**id)).map(status).collect()
     }

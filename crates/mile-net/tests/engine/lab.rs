@@ -19,7 +19,7 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_net::agent::{AgentJob, Failure, Host, RoundEnd, StartFrom, State, work};
 use mile_net::checkpoint::{CheckpointError, Folder};
-use mile_net::engine::{Departure, NetworkEngine, NetworkEngineError, Peer, Settings, Transport};
+use mile_net::engine::{Departure, NetworkEngine, NetworkEngineError, Pace, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
@@ -57,6 +57,7 @@ pub(crate) struct Lab {
     pub(crate) terms: Terms,
     pub(crate) gossip_every: u64,
     pub(crate) checkpoint_every: u64,
+    pub(crate) pace: Pace,
     folder: tempfile::TempDir,
 }
 
@@ -79,6 +80,7 @@ impl Lab {
             },
             gossip_every: 1,
             checkpoint_every: 1,
+            pace: Pace::Rounds,
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -114,6 +116,7 @@ impl Lab {
             timeout: Some(Duration::from_secs(120)),
             linger: Duration::from_secs(30),
             limits: Limits::of(self.checkpoint_every),
+            pace: self.pace,
             status: None,
             metrics: None,
         }

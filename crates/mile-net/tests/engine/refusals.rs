@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use mile::graph::Topology;
 use mile::methods::Mile;
-use mile_net::agent::{StartFrom, work};
+use mile_net::agent::{Failure, Host, RoundEnd, StartFrom, work};
 use mile_net::engine::{NetworkEngine, NetworkEngineError, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
-use mile_net::protocol::{Memory, MissingPolicy};
+use mile_net::outbox::Message;
+use mile_net::protocol::{Finished, Memory, MissingPolicy};
 
 use crate::lab::{BOTH, HANG, Lab, cause};
 
@@ -228,5 +229,114 @@ fn a_stranger_at_a_neighbours_address_is_reported_as_such() {
             assert!(begun.elapsed() < HANG, "{:?}", engines[0].status());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// An agent whose messages are not what it computed.
+struct Liar {
+    engine: NetworkEngine<f32>,
+    says: f32,
+}
+
+impl Host<f32> for Liar {
+    fn buffer(&mut self) -> Vec<f32> {
+        self.engine.buffer()
+    }
+
+    fn exchange(
+        &mut self,
+        mut message: Message<f32>,
+        up: &[(usize, f64)],
+        sums: Vec<Vec<f32>>,
+    ) -> Result<Finished<f32>, Failure> {
+        message.vectors[17] = self.says;
+        self.engine.exchange(message, up, sums)
+    }
+
+    fn round_over(&mut self, end: &RoundEnd<'_, f32>) -> Result<(), Failure> {
+        self.engine.round_over(end)
+    }
+}
+
+#[test]
+fn a_message_that_is_not_finite_or_far_off_is_refused_and_its_sender_named_at_both_ends() {
+    for (by, says, named) in [(Transport::Tcp, f32::NAN, "NaN"), (Transport::Quic, 1e30, "1e30")] {
+        let lab = Lab::new(Topology::Path, 2, 30).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let impatient =
+            |agent: usize| Settings { timeout: Some(Duration::from_secs(2)), ..lab.settings(agent) };
+        let (mut honest, from) = lab.start(0, impatient(0));
+        let (engine, other) = lab.start(1, impatient(1));
+        let mut liar = Liar { engine, says };
+        std::thread::scope(|scope| {
+            let (lab, method) = (&lab, &method);
+            let lies = scope.spawn(|| {
+                let given_up = work(&lab.job(1, method, 5), other, &mut liar).is_err();
+                (given_up, liar.engine.status().neighbours[0].clone())
+            });
+            let error = work(&lab.job(0, method, 5), from, &mut honest).unwrap_err();
+            let who = cause(&*error, |error| match error {
+                NetworkEngineError::TimedOut { round, who } => Some((*round, who.clone())),
+                _ => None,
+            });
+            let (round, who) = who.unwrap_or_else(|| panic!("{error}"));
+            assert!(round == 0 && who[0].contains("agent 1") && who[0].contains(named), "{who:?}");
+            let status = honest.status();
+            let refused = &status.neighbours[0];
+            assert!(refused.refused_messages > 0, "{refused:?}");
+            assert!(refused.refused_why.as_ref().is_some_and(|why| why.contains(named)), "{refused:?}");
+            let metrics = status.prometheus();
+            assert!(!metrics.contains("mile_refused_messages{agent=\"0\",neighbour=\"1\"} 0"), "{metrics}");
+            assert_eq!(status.saved_round, None, "no checkpoint of what was refused");
+            let (given_up, told) = lies.join().unwrap();
+            assert!(given_up && told.refusal.is_some_and(|why| why.contains(named)));
+        });
+    }
+}
+
+/// An agent that writes no checkpoints, and so confirms nothing.
+struct Forgetful(NetworkEngine<f32>);
+
+impl Host<f32> for Forgetful {
+    fn buffer(&mut self) -> Vec<f32> {
+        self.0.buffer()
+    }
+
+    fn exchange(
+        &mut self,
+        message: Message<f32>,
+        up: &[(usize, f64)],
+        sums: Vec<Vec<f32>>,
+    ) -> Result<Finished<f32>, Failure> {
+        self.0.exchange(message, up, sums)
+    }
+
+    fn round_over(&mut self, _: &RoundEnd<'_, f32>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_neighbour_that_never_confirms_is_waited_for_when_the_outbox_is_full_and_not_before() {
+    for by in BOTH {
+        let lab = Lab::new(Topology::Path, 2, 30).over(by);
+        let method = Mile::new(2, 0.2).unwrap();
+        let impatient =
+            |agent: usize| Settings { timeout: Some(Duration::from_secs(2)), ..lab.settings(agent) };
+        let (mut engine, from) = lab.start(0, impatient(0));
+        let (other, start) = lab.start(1, impatient(1));
+        let mut forgetful = Forgetful(other);
+        std::thread::scope(|scope| {
+            let (lab, method) = (&lab, &method);
+            let neighbour =
+                scope.spawn(move || work(&lab.job(1, method, 100), start, &mut forgetful).is_err());
+            let error = work(&lab.job(0, method, 100), from, &mut engine).unwrap_err();
+            let round = cause(&*error, |error| match error {
+                NetworkEngineError::TimedOut { round, .. } => Some(*round),
+                _ => None,
+            });
+            assert_eq!(round, Some(lab.settings(0).limits.outbox - 1), "{error}");
+            assert!(neighbour.join().unwrap());
+        });
     }
 }

@@ -10,7 +10,7 @@ use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile::schedule::Weight;
 use mile_net::agent::{AgentJob, work};
-use mile_net::engine::{Departure, Transport};
+use mile_net::engine::{Departure, Pace, Transport};
 
 use crate::lab::{BOTH, Dies, Lab};
 
@@ -111,6 +111,15 @@ fn rare_checkpoints_need_a_deeper_outbox_and_get_it() {
     // Whose messages have a summary before the vector.
     let method = Mile::with_weights(2, Weight::Adaptive(0.2), Some(0.9)).unwrap();
     lab.check(&method, 14, &lab.all_but(&method, 14, &[(1, Dies::Exchange(6))]));
+}
+
+#[test]
+fn checkpoints_as_often_as_they_cost_little_give_the_same_bits_after_a_death() {
+    let mut lab = Lab::new(Topology::Path, 3, 50).over(Transport::Tcp);
+    (lab.checkpoint_every, lab.pace) = (7, Pace::Time);
+    let method = Mile::new(2, 0.2).unwrap();
+    let victims = [(1, Dies::Exchange(20)), (1, Dies::Round(33)), (2, Dies::Exchange(29))];
+    lab.check(&method, 40, &lab.all_but(&method, 40, &victims));
 }
 
 /// A problem that can be evaluated only a limited number of times.

@@ -55,6 +55,10 @@ fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.") && text.contains("mile_waiting{agent=\"0\"} 1"), "{text}");
         assert!(text.contains("mile_linked{agent=\"0\",neighbour=\"1\"} 0"), "{text}");
+        assert!(text.contains("mile_agent_info{agent=\"0\",run=\"lab\"} 1"), "{text}");
+        for name in ["mile_own_loss", "mile_resident_bytes", "mile_spent_seconds", "mile_refused_messages"] {
+            assert!(text.contains(name), "{name} in {text}");
+        }
         let other = lab.agent(1, &method, 6).0;
         [first.join().unwrap(), other]
     });
@@ -144,10 +148,11 @@ fn clients_of_the_metrics_that_never_ask_take_no_threads_and_keep_nobody_out() {
     let metrics = engine.metrics_address().unwrap();
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let before = threads();
-    let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(metrics).unwrap()).collect();
+    let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(metrics).unwrap()).collect();
     let mut stream = TcpStream::connect(metrics).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // A fraction of the time for which each of the others may be silent, one after the other.
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.contains("mile_round{agent=\"0\"} 0"), "{text}");

@@ -6,16 +6,26 @@ use mile::membership::Edge;
 use mile_net::frame::{HEAD, Head};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::outbox::{Message, MessageForm};
-use mile_net::protocol::{Arrival, Limits, Memory, MissingPolicy, Outgoing, Protocol, Setup};
+use mile_net::protocol::{Arrival, Fault, Limits, Memory, MissingPolicy, Outgoing, Protocol, Setup};
 use mile_net::status::Awaited;
 
-const DIM: usize = 6;
+pub(crate) const DIM: usize = 6;
 
 fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>) -> Protocol<f32> {
+    started(me, 1, neighbours, limits, memory)
+}
+
+fn started(
+    me: usize,
+    incarnation: u64,
+    neighbours: &[usize],
+    limits: Limits,
+    memory: Memory<f32>,
+) -> Protocol<f32> {
     let terms = Terms { run: "limits".into(), dim: DIM, precision: "f32".into(), facts: BTreeMap::new() };
     let setup = Setup {
         me,
-        incarnation: 1,
+        incarnation,
         terms,
         neighbours: neighbours.iter().map(|id| (*id, Edge::lasting(0.25))).collect(),
         on_missing: MissingPolicy::Wait,
@@ -25,7 +35,7 @@ fn session(me: usize, neighbours: &[usize], limits: Limits, memory: Memory<f32>)
     Protocol::new(setup, 0).with_pieces_of(2)
 }
 
-fn begin(session: &mut Protocol<f32>, round: u64, up: &[usize]) {
+pub(crate) fn begin(session: &mut Protocol<f32>, round: u64, up: &[usize]) {
     let mark = Mark { exchange: round, round };
     let vectors = vec![round as f32; DIM];
     let up: Vec<(usize, f64)> = up.iter().map(|id| (*id, 0.25)).collect();
@@ -37,7 +47,7 @@ fn begin(session: &mut Protocol<f32>, round: u64, up: &[usize]) {
     );
 }
 
-fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
+pub(crate) fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
     match frame {
         Outgoing::Control(bytes) => {
             let (head, payload) = bytes.split_first_chunk::<HEAD>().unwrap();
@@ -51,7 +61,7 @@ fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
 }
 
 /// Delivers everything that two sessions have to send each other, as far as they accept it.
-fn deliver(link: u64, a: &mut Protocol<f32>, b: &mut Protocol<f32>) {
+pub(crate) fn deliver(link: u64, a: &mut Protocol<f32>, b: &mut Protocol<f32>) {
     loop {
         let mut moved = false;
         for turn in 0..2 {
@@ -168,4 +178,28 @@ fn a_copy_is_accepted_if_it_is_not_older_than_what_is_kept_otherwise_its_age_is_
         ["round 6", "round 10", "round 7", "keep = 3"].iter().all(|name| refused.contains(name)),
         "{refused}"
     );
+}
+
+#[test]
+fn two_processes_with_one_key_are_noticed_and_both_ends_say_so() {
+    let limits = Limits::of(1);
+    let mut ours = session(0, &[1], limits, Memory::default());
+    // A copy of the folder of an agent that still runs, started beside it.
+    let [mut original, mut copy] = [5, 6].map(|start| started(1, start, &[0], limits, Memory::default()));
+    for (link, other) in [(0, &mut original), (1, &mut copy)] {
+        ours.opened(link, 1, false);
+        other.opened(link, 0, true);
+        deliver(link, &mut ours, other);
+    }
+    assert!(ours.is_in_use(1), "the later start takes its place");
+    assert!(matches!(&ours.closing()[..], [(0, Fault::Superseded(_))]));
+    ours.closed(0, 0);
+    original.closed(0, 0);
+    ours.opened(2, 1, false);
+    original.opened(2, 0, true);
+    let hello = arrival(original.next_frame(2).unwrap());
+    let Err(Fault::RefusedByUs(why)) = ours.received(2, hello, 0) else { panic!("two are not one") };
+    assert!(why.contains("agent 1") && why.contains("start 5") && why.contains("start 6"), "{why}");
+    assert_eq!(ours.neighbour_statuses()[0].refusal, Some(why));
+    assert!(ours.is_in_use(1));
 }

@@ -1,6 +1,7 @@
 //! Agents on a simulated network: every frame, cut, kill and restart is an event, and a seed decides which comes
 //! next. Whatever happens, the run ends with the bits of the simulator.
 
+mod liars;
 mod limits;
 mod losses;
 mod node;

@@ -77,7 +77,7 @@ fn membership(random: &mut ChaCha8Rng, network: Network, rule: Rule, happens: bo
 }
 
 /// The same in the simulator: the state vectors at the end, and the progress.
-fn play(
+pub(crate) fn play(
     script: &Script,
     problem: &dyn Problem<f32>,
     start: &[f32],

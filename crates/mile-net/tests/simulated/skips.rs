@@ -25,11 +25,11 @@ use crate::schedules::{problem, scattered};
 use crate::seeds;
 use crate::world::{Trouble, World};
 
-const XI: f64 = 0.1;
-const TAU: u64 = 3;
+pub(crate) const XI: f64 = 0.1;
+pub(crate) const TAU: u64 = 3;
 
 /// MILE's rounds written out, over the edges that were used.
-fn literal(
+pub(crate) fn literal(
     problem: &dyn Problem<f32>,
     network: &Network,
     start: &[f32],
@@ -75,7 +75,7 @@ fn literal(
 }
 
 /// Checks that both ends of every edge used it in the same rounds; returns how often one was skipped.
-fn both_or_neither(used: &[&BTreeMap<u64, Vec<usize>>], network: &Network, rounds: u64) -> u64 {
+pub(crate) fn both_or_neither(used: &[&BTreeMap<u64, Vec<usize>>], network: &Network, rounds: u64) -> u64 {
     let mut skipped = 0;
     for (i, j) in network.graph().edges() {
         for round in 0..rounds {

@@ -1,6 +1,7 @@
 //! Agents and the wires between them; one event at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::thread::Scope;
 
 use mile_net::agent::State;
@@ -8,6 +9,7 @@ use mile_net::frame::{HEAD, Head, Kind, control};
 use mile_net::protocol::{Arrival, Fault, NeighbourStatus, Outgoing};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
 
 use crate::node::{Alive, Node, Scene, Script};
 
@@ -18,6 +20,28 @@ struct Wire {
     open: [bool; 2],
     /// Frames on their way to an end.
     queues: [VecDeque<Vec<u8>>; 2],
+}
+
+/// An agent that sends other numbers than those it has computed.
+pub(crate) struct Liar {
+    pub(crate) agent: usize,
+    pub(crate) exchanges: Range<u64>,
+    pub(crate) says: Says,
+    /// How many frames are still to be falsified.
+    pub(crate) frames: u32,
+}
+
+/// What a liar sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Says {
+    /// This number in place of the first of each frame.
+    One(f32),
+    /// This number everywhere.
+    All(f32),
+    /// Its first message, for ever.
+    Old,
+    /// What it should, with noise of this size.
+    Noise(f32),
 }
 
 /// How many disturbances are left.
@@ -41,6 +65,9 @@ pub(crate) struct World<'scope, 'env> {
     pub(crate) outage: Option<(usize, u64)>,
     /// Agents that will not be started again.
     gone: BTreeSet<usize>,
+    pub(crate) liar: Option<Liar>,
+    /// The liar's first message.
+    old: Option<Vec<f32>>,
 }
 
 impl<'scope, 'env> World<'scope, 'env> {
@@ -61,6 +88,8 @@ impl<'scope, 'env> World<'scope, 'env> {
             trouble,
             outage: None,
             gone: BTreeSet::new(),
+            liar: None,
+            old: None,
         };
         (0..world.nodes.len()).for_each(|agent| world.start(agent));
         world
@@ -106,7 +135,7 @@ impl<'scope, 'env> World<'scope, 'env> {
         if !wire.open[end] {
             return;
         }
-        if let Fault::RefusedByUs(text) = fault {
+        if let Fault::RefusedByUs(text) | Fault::Ended(text) = fault {
             wire.queues[1 - end].push_back(control(Kind::Refuse, 0, 0, text.as_bytes()));
         }
         wire.open[end] = false;
@@ -161,7 +190,8 @@ impl<'scope, 'env> World<'scope, 'env> {
             Outgoing::Control(bytes) => bytes,
             Outgoing::Data { head, message, from, to } => {
                 let mut bytes = head.encode().to_vec();
-                bytes.extend_from_slice(bytemuck::cast_slice(&message.vectors[from..to]));
+                let elements = self.falsified(agent, head.a, &message.vectors, from..to);
+                bytes.extend_from_slice(bytemuck::cast_slice(&elements));
                 bytes
             }
         };
@@ -169,6 +199,31 @@ impl<'scope, 'env> World<'scope, 'env> {
             wire.queues[1 - end].push_back(bytes);
         }
         true
+    }
+
+    /// The elements that an agent sends: those of its message, unless it is the liar.
+    fn falsified(&mut self, agent: usize, exchange: u64, message: &[f32], which: Range<usize>) -> Vec<f32> {
+        let mut elements = message[which.clone()].to_vec();
+        let lies =
+            |liar: &&mut Liar| liar.agent == agent && liar.exchanges.contains(&exchange) && liar.frames > 0;
+        let Some(liar) = self.liar.as_mut().filter(lies) else { return elements };
+        liar.frames -= 1;
+        match liar.says {
+            Says::One(number) => elements[0] = number,
+            Says::All(number) => elements.fill(number),
+            Says::Old => elements.copy_from_slice(&self.old.get_or_insert_with(|| message.to_vec())[which]),
+            Says::Noise(size) => elements.iter_mut().for_each(|element| {
+                *element += size * self.random.sample::<f32, _>(StandardNormal);
+            }),
+        }
+        elements
+    }
+
+    /// How many messages of an agent the others have refused.
+    pub(crate) fn refused_messages(&self, of: usize) -> u64 {
+        let statuses =
+            self.nodes.iter().filter_map(|node| Some(node.alive.as_ref()?.session.neighbour_statuses()));
+        statuses.flatten().filter(|status| status.id == of).map(|status| status.refused_messages).sum()
     }
 
     fn deliver(&mut self) -> bool {
@@ -344,7 +399,7 @@ impl<'scope, 'env> World<'scope, 'env> {
 
     /// Runs to the end, or panics with the current state.
     pub(crate) fn run(&mut self) {
-        for _ in 0..3_000_000 {
+        for _ in 0..600_000 * self.nodes.len().max(5) {
             if self.over() {
                 return;
             }

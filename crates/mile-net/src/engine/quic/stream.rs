@@ -53,7 +53,7 @@ impl Connection {
 
     pub(in crate::engine) async fn close(mut self, end: LinkEnd) -> bool {
         match end {
-            LinkEnd::Fault(Fault::RefusedByUs(text)) => {
+            LinkEnd::Fault(Fault::RefusedByUs(text) | Fault::Ended(text)) => {
                 if self.sender.whole {
                     let stream = &mut self.sender.stream;
                     let told = async {

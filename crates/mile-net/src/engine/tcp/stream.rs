@@ -76,7 +76,9 @@ impl Connection {
         let parted = matches!(end, LinkEnd::ClosedByNeighbour);
         let closing = async {
             match end {
-                LinkEnd::Fault(Fault::RefusedByUs(text)) => self.say_last(REFUSED, &text).await,
+                LinkEnd::Fault(Fault::RefusedByUs(text) | Fault::Ended(text)) => {
+                    self.say_last(REFUSED, &text).await
+                }
                 LinkEnd::Fault(Fault::Superseded(text)) => self.say_last(SUPERSEDED, text).await,
                 // The neighbour closes when it has read everything, or has nothing more to send either.
                 LinkEnd::ClosedByUs => matches!(self.receiver.drain().await, LinkEnd::ClosedByNeighbour),
