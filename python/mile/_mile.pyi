@@ -66,6 +66,7 @@ _Callback = Callable[[str, str, int, float, str], None]
 _Path = str | PathLike[str]
 _OwnMethod = tuple[object, str, str, Sequence[tuple[str, str]]]
 
+def command(python: str, again: Sequence[str], arguments: Sequence[str]) -> int: ...
 def run(
     experiment: dict[str, Any],
     base: _Path,

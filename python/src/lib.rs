@@ -4,9 +4,10 @@
 //! Objectives in Python are problems of the library ([`problem`]), whose arrays point into the agents' memory ([`memory`]);
 //! methods in Python are methods of the library ([`method`]), which are lent one step at a time ([`loan`]) and may apply their own
 //! functions to vectors ([`apply`]); PyTorch tensors are the
-//! vectors of an engine ([`host`]).
+//! vectors of an engine ([`host`]). The command `mile` of the package is here too ([`command`]).
 
 mod apply;
+mod command;
 mod device;
 mod engines;
 mod failure;
@@ -38,6 +39,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<method::StepVerbs>()?;
     module.add_class::<random::Random>()?;
     module.add_class::<table::TableData>()?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(session::run, module)?)?;
     module.add_function(wrap_pyfunction!(session::check, module)?)?;
     module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;

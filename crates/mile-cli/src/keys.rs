@@ -1,5 +1,7 @@
 //! `mile keys`: the reference of all keys of experiment files.
 
+use std::ffi::OsString;
+
 use clap::{Args, ValueEnum};
 
 use crate::{USAGE, output};
@@ -42,10 +44,8 @@ pub(crate) fn run(arguments: &KeysArguments) -> anyhow::Result<u8> {
 }
 
 /// Whether the arguments are `help keys`, which shows all keys.
-pub(crate) fn is_asked_for(mut arguments: impl Iterator<Item = String>) -> bool {
-    arguments.nth(1).as_deref() == Some("help")
-        && arguments.next().as_deref() == Some("keys")
-        && arguments.next().is_none()
+pub(crate) fn is_asked_for(arguments: &[OsString]) -> bool {
+    matches!(arguments, [_, help, keys] if help == "help" && keys == "keys")
 }
 
 /// All keys, as text.

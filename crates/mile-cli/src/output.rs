@@ -20,7 +20,11 @@ pub(crate) fn width() -> usize {
 
 /// Prints text, on a terminal with tables as wide as that; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let text = terminal().map_or(text.to_owned(), |width| fold(text, width));
+    print_as_it_is(&terminal().map_or(text.to_owned(), |width| fold(text, width)))
+}
+
+/// Prints text that is read by programs too; a closed pipe is not an error.
+pub(crate) fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),

@@ -32,6 +32,7 @@ use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
 use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{JobStatus, Outcome, Store};
+use crate::trained;
 
 /// One process makes the records of all agents.
 const ALONE: Together = Together::of(&Alone);
@@ -108,6 +109,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
         store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
+        store.write_all(trained::document(plan)?.as_slice())?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,

@@ -70,8 +70,9 @@ pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod tensorboard;
+pub mod trained;
 mod worth;
 
 pub use job::DIVERGED;
 pub use lab::Lab;
-pub use mile_problems::{self as objectives, LabError, error, ranks, reading, room, section};
+pub use mile_problems::{self as objectives, LabError, error, predictions, ranks, reading, room, section};

@@ -11,10 +11,12 @@ use mile::with_precision;
 use mile_nn::data::{self, Dataset, Images, Values};
 use mile_nn::{ImageProblem, KernelScalar};
 
+use super::arrays::{NetworkForm, NewArrays};
 use super::samples::{Training, refused};
 use super::{AnyProblem, Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::LabError;
+use crate::predictions::tagged;
 use crate::section::{Section, resolve};
 
 /// The section `[problem]` of this kind.
@@ -181,6 +183,17 @@ impl Objectives for ImageObjectives {
     fn for_ranks(&self, hosted: &[usize], _: Together<'_>) -> Result<Option<Arc<dyn Objectives>>, LabError> {
         let (config, library) = (self.config.clone(), self.library.clone());
         Ok(Some(Arc::new(Self { config, library, here: Some(hosted.to_vec()) })))
+    }
+
+    fn form(&self, _: &toml::Table) -> Result<Option<serde_json::Value>, LabError> {
+        let entry = data::list().iter().find(|entry| entry.name == self.config.dataset);
+        let form = |entry: &data::DatasetEntry| NetworkForm {
+            model: self.config.training.model().clone(),
+            shape: [entry.shape.height, entry.shape.width, entry.shape.channels],
+            outputs: entry.classes,
+            arrays: NewArrays::of_images(),
+        };
+        Ok(entry.map(form).map(|form| tagged("network", &form)))
     }
 
     fn evaluated_on(&self) -> Option<String> {

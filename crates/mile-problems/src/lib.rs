@@ -7,7 +7,10 @@ mod any;
 mod arrays;
 pub mod digest;
 pub mod error;
+pub mod form;
 mod images;
+mod pictures;
+pub mod predictions;
 mod quadratic;
 pub mod ranks;
 pub mod reading;
@@ -29,7 +32,8 @@ use crate::section::Section;
 
 pub use self::any::AnyProblem;
 pub use self::error::LabError;
-pub use self::table::{ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableLook};
+pub use self::arrays::NetworkForm;
+pub use self::table::{ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook};
 pub use mile_store::{Fact, Facts};
 
 /// What is known before a run about the curvature of the objectives.
@@ -193,6 +197,13 @@ pub trait Objectives: Send + Sync {
     /// The names of the elements of the variable, in their order; none if they have no names.
     fn coefficients(&self) -> Result<Vec<Coefficient>, LabError> {
         Ok(Vec::new())
+    }
+
+    /// What a trained model needs besides its numbers to be used on new data, given the section that describes these objectives;
+    /// none for kinds whose models predict nothing. [`ModelForm`](form::ModelForm) is read from it.
+    fn form(&self, problem: &Table) -> Result<Option<serde_json::Value>, LabError> {
+        let _ = problem;
+        Ok(None)
     }
 
     /// What is worth knowing about the data before a run, one line each.

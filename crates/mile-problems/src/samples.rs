@@ -102,6 +102,11 @@ impl Training {
         self.seed.unwrap_or(0)
     }
 
+    /// The neural network.
+    pub(super) fn model(&self) -> &ModelSpec {
+        &self.config.model
+    }
+
     pub(super) fn partition(&self) -> Partition {
         self.config.partition
     }

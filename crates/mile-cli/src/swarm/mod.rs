@@ -23,7 +23,7 @@ use mile_lab::store::{JobStatus, Outcome};
 
 use self::supervisor::{Standing, Supervisor};
 use self::view::View;
-use crate::DIVERGED;
+use crate::{DIVERGED, Program};
 use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
@@ -66,15 +66,15 @@ pub(crate) struct SwarmArguments {
     hosts: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &SwarmArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8> {
     let name = arguments.experiment.display().to_string();
-    run_named(arguments).map_err(|error| match error.downcast::<LabError>() {
+    run_named(arguments, program).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
         Err(error) => error,
     })
 }
 
-fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
+fn run_named(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8> {
     let SwarmArguments { experiment, set, data_dir, .. } = arguments;
     let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
     if table.contains_key("sweep") {
@@ -97,7 +97,7 @@ fn run_named(arguments: &SwarmArguments) -> anyhow::Result<u8> {
     let plan = Plan::new(spec)?;
     check_stop(&plan)?;
     eprint!("{}", advice(&plan)?);
-    let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume };
+    let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume, program };
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
     let results = Executed::elsewhere(&plan, &folder, outcomes).report(true)?;
@@ -112,6 +112,8 @@ struct Swarm<'a> {
     settings: AgentSettings,
     folder: &'a Path,
     resume: bool,
+    /// What each agent is a process of.
+    program: &'a Program,
 }
 
 impl Swarm<'_> {
@@ -125,7 +127,7 @@ impl Swarm<'_> {
             false => folders::create_local(self.plan, self.folder, &self.settings)?,
         };
         while !gatherer.is_complete() && !stop.load(Ordering::Relaxed) {
-            let mut supervisor = Supervisor::start(&folders, gatherer.first_job())?;
+            let mut supervisor = Supervisor::start(self.program, &folders, gatherer.first_job())?;
             let watched = view.watch(&folders, || supervise(&mut supervisor, &mut gatherer, &view, &stop));
             supervisor.stop();
             let standing = watched.inspect_err(|_| view.clear())?;
@@ -162,7 +164,7 @@ impl Swarm<'_> {
 }
 
 fn supervise<T: Scalar>(
-    supervisor: &mut Supervisor,
+    supervisor: &mut Supervisor<'_>,
     gatherer: &mut Gatherer<T>,
     view: &View,
     stop: &AtomicBool,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,7 +11,7 @@ use mile_lab::error::LabError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::view::View;
-use crate::{DIVERGED, USAGE};
+use crate::{DIVERGED, Program, USAGE};
 
 /// The swarm fails if an agent ends this often within this time without completing a round.
 const MAX_FAILURES: usize = 5;
@@ -24,7 +24,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const LOG_TAIL: u64 = 4000;
 
 /// Supervises the agents of a swarm.
-pub(super) struct Supervisor {
+pub(super) struct Supervisor<'p> {
+    program: &'p Program,
     processes: Vec<AgentProcess>,
     /// The job with which agents begin.
     from_job: usize,
@@ -59,11 +60,11 @@ enum State {
     Diverged,
 }
 
-impl Supervisor {
-    pub(super) fn start(folders: &[PathBuf], from_job: usize) -> anyhow::Result<Self> {
-        let mut supervisor = Self { processes: Vec::new(), from_job };
+impl<'p> Supervisor<'p> {
+    pub(super) fn start(program: &'p Program, folders: &[PathBuf], from_job: usize) -> anyhow::Result<Self> {
+        let mut supervisor = Self { program, processes: Vec::new(), from_job };
         for (id, folder) in folders.iter().enumerate() {
-            let state = State::Running(spawn(folder, folders.len(), from_job)?);
+            let state = State::Running(spawn(program, folder, folders.len(), from_job)?);
             supervisor.processes.push(AgentProcess {
                 id,
                 folder: folder.clone(),
@@ -89,7 +90,7 @@ impl Supervisor {
                     }
                 }
                 State::Due(time) if *time <= Instant::now() => {
-                    process.state = State::Running(spawn(&process.folder, agents, from_job)?);
+                    process.state = State::Running(spawn(self.program, &process.folder, agents, from_job)?);
                 }
                 State::Due(_) | State::Done | State::Diverged => {}
             }
@@ -125,7 +126,7 @@ impl Supervisor {
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for Supervisor<'_> {
     fn drop(&mut self) {
         self.stop();
     }
@@ -165,12 +166,12 @@ impl AgentProcess {
     }
 }
 
-fn spawn(folder: &Path, agents: usize, from_job: usize) -> anyhow::Result<Child> {
+fn spawn(program: &Program, folder: &Path, agents: usize, from_job: usize) -> anyhow::Result<Child> {
     let log = folder.join("log");
     let open = || File::options().create(true).append(true).open(&log);
     let failed = || format!("cannot write {}", log.display());
     let (out, err) = (open().with_context(failed)?, open().with_context(failed)?);
-    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
+    let mut command = program.again()?;
     command.arg("agent").arg(folder.join("agent.toml")).arg("--exit-with-parent");
     command.arg("--from-job").arg(from_job.to_string());
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {

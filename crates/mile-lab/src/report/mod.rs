@@ -12,6 +12,7 @@ pub use folder::RunFolder;
 pub use html::Page;
 pub(crate) use html::live_page;
 pub(crate) use page::section;
+pub(crate) use summary::{network_name, problem_name};
 
 use crate::error::LabError;
 use crate::plot::{self, Runs};

@@ -37,7 +37,7 @@ pub(super) fn summary(folder: &RunFolder) -> Vec<String> {
 }
 
 /// The network, such as `ring of 10 agents, metropolis weights`, and what happens to its agents.
-pub(super) fn network_name(folder: &RunFolder) -> String {
+pub(crate) fn network_name(folder: &RunFolder) -> String {
     let graph = match folder.spec.network.graph {
         GraphSource::Topology(topology) => topology.name(),
         GraphSource::File(_) => "graph from a file",
@@ -60,7 +60,7 @@ pub(super) fn network_name(folder: &RunFolder) -> String {
 }
 
 /// The title of the problem: as recorded when the run was started, or else from the experiment file.
-pub(super) fn problem_name(folder: &RunFolder) -> String {
+pub(crate) fn problem_name(folder: &RunFolder) -> String {
     let recorded = folder.context.as_ref().and_then(|context| context.problem.clone());
     recorded.unwrap_or_else(|| folder.spec.objectives.title())
 }

@@ -2,6 +2,9 @@
 
 use mile::problems::{Tensor, TensorPart};
 
+/// A part of the parameters: its name, its shape and its numbers.
+type Named<V> = (String, Vec<usize>, Vec<V>);
+
 use super::{Block, BlockKind, Model};
 use crate::data::Shape;
 
@@ -49,6 +52,16 @@ impl Model {
     ///
     /// If the length of `parameters` is not [`dim`](Self::dim).
     pub fn state_dict(&self, parameters: &[f32]) -> Vec<Tensor> {
+        let tensor = |(name, shape, values)| Tensor { name, shape, values };
+        self.in_torch_order(parameters).into_iter().map(tensor).collect()
+    }
+
+    /// A value for each parameter, such as the parameter itself or its place: in the order of PyTorch's `state_dict`, part by part.
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`dim`](Self::dim) values.
+    pub fn in_torch_order<V: Copy>(&self, parameters: &[V]) -> Vec<Named<V>> {
         assert_eq!(parameters.len(), self.dim(), "the parameter vector has the wrong length");
         let blocks = self.blocks().iter().filter(|block| block.parameters() > 0).flat_map(|block| [block; 2]);
         let tensor = |(TensorPart { name, shape, range, matrix }, block): (TensorPart, &Block)| {
@@ -58,14 +71,14 @@ impl Model {
                 _ if matrix.is_some() => outputs_first(block, numbers),
                 _ => numbers.to_vec(),
             };
-            Tensor { name, shape, values }
+            (name, shape, values)
         };
         self.parts().into_iter().zip(blocks).map(tensor).collect()
     }
 }
 
 /// `[position][channel][output]` to `[output][channel][position]`.
-fn outputs_first(block: &Block, weights: &[f32]) -> Vec<f32> {
+fn outputs_first<V: Copy>(block: &Block, weights: &[V]) -> Vec<V> {
     let channels = block.input.channels;
     let places = block.fan_in() / channels;
     let mut values = Vec::with_capacity(weights.len());
@@ -79,6 +92,6 @@ fn outputs_first(block: &Block, weights: &[f32]) -> Vec<f32> {
 }
 
 /// `[position][channel]` to `[channel][position]`.
-fn channels_first(values: &[f32], channels: usize) -> Vec<f32> {
+fn channels_first<V: Copy>(values: &[V], channels: usize) -> Vec<V> {
     (0..channels).flat_map(|channel| values.iter().skip(channel).step_by(channels)).copied().collect()
 }

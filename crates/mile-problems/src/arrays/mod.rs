@@ -3,6 +3,8 @@
 mod checked;
 mod file;
 mod load;
+mod network;
+mod new;
 mod npy;
 mod some;
 mod spec;
@@ -24,8 +26,11 @@ use super::samples::{Training, refused};
 use super::{AnyProblem, Curvature, EvaluationRows, Fact, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
 use crate::error::LabError;
+use crate::predictions::tagged;
 use crate::section::Section;
 use load::{Arrays, Extent};
+pub use network::NetworkForm;
+pub(crate) use new::NewArrays;
 use spec::{ArraysSpec, DataSpec, Test};
 
 /// The arrays that were read last: planning and the run, all seeds and the points of a sweep read the files once.
@@ -262,6 +267,13 @@ impl Objectives for ArrayObjectives {
         facts.insert("problem.shape".into(), set.shape.to_string().into());
         facts.insert("problem.outputs".into(), set.classes.to_string().into());
         Ok(facts)
+    }
+
+    fn form(&self, _: &toml::Table) -> Result<Option<serde_json::Value>, LabError> {
+        let set = &self.arrays()?.set;
+        let shape = [set.shape.height, set.shape.width, set.shape.channels];
+        let (model, arrays) = (self.training.model().clone(), NewArrays::like(&self.data));
+        Ok(Some(tagged("network", &NetworkForm { model, shape, outputs: set.classes, arrays })))
     }
 
     fn are_divided(&self) -> bool {

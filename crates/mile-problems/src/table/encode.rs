@@ -37,6 +37,8 @@ pub(super) struct Data<T> {
 /// What is known about the data besides their numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct About {
+    /// The columns of the files that features are made of.
+    pub(super) columns: Vec<String>,
     /// Names of the features, the intercept included.
     pub(super) features: Vec<String>,
     /// How each of them is made.
@@ -55,7 +57,8 @@ pub(super) struct About {
 pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Result<Data<T>, LabError> {
     let divided = Divided::read(here, outlines, seed, Use::Training)?;
     let statistics = divided.statistics(here)?;
-    let encoder = Encoder::new(&divided, &divided.rows, here, statistics.as_ref())?;
+    let encoder = Encoder::new(&divided.classes, &divided.rows, here, statistics.as_ref())?;
+    let columns = divided.rows.layout().features.iter().map(|(name, _)| name.clone()).collect();
     let (features, made): (Vec<String>, Vec<Feature>) = encoder.features().into_iter().unzip();
     // The objectives of agents whose rows are elsewhere are never evaluated here, but must exist.
     let placeholder = || Shard {
@@ -81,18 +84,18 @@ pub(super) fn load<T: Real>(here: &Here, outlines: &Outlines, seed: u64) -> Resu
         (HeldOut::None, _) => Vec::new(),
         (_, None) => held(&encoder, &divided.rows),
         (_, Some(rows)) => {
-            let encoder = Encoder::new(&divided, rows, here, statistics.as_ref())?;
+            let encoder = Encoder::new(&divided.classes, rows, here, statistics.as_ref())?;
             held(&encoder, rows)
         }
     };
     let agents = Arc::new(divided.agents(here));
-    let about =
-        About { features, made, classes: divided.classes, statistics, agents, left_out: divided.left_out };
+    let (classes, left_out) = (divided.classes, divided.left_out);
+    let about = About { columns, features, made, classes, statistics, agents, left_out };
     Ok(Data { columns: about.features.len(), shards, test, about })
 }
 
 /// Turns rows into numbers.
-struct Encoder {
+pub(super) struct Encoder {
     columns: Vec<Column>,
     target: Role,
     /// For each file, the target of each of its words.
@@ -127,9 +130,9 @@ enum Column {
 }
 
 impl Encoder {
-    /// The encoder for some files.
-    fn new(
-        divided: &Divided,
+    /// The encoder for some files. A missing value without a replacement becomes NaN.
+    pub(super) fn new(
+        classes: &[String],
         rows: &Rows,
         here: &Here,
         statistics: Option<&Statistics>,
@@ -162,7 +165,8 @@ impl Encoder {
             }
             Role::Number(place) => {
                 let known = known.get(name.as_str());
-                let fill = known.map_or(f64::NAN, |column| column.mean);
+                let is_filled = here.spec.columns.missing.fills_numbers();
+                let fill = known.filter(|_| is_filled).map_or(f64::NAN, |column| column.mean);
                 let scale = known.filter(|_| here.spec.columns.standardise).map(|column| {
                     let deviation = column.deviation();
                     (column.mean, if deviation > 0.0 { deviation } else { 1.0 })
@@ -174,7 +178,7 @@ impl Encoder {
         let columns = layout.features.iter().map(column).collect::<Result<_, _>>()?;
         let is_softmax = matches!(here.spec.objective.loss, Loss::Softmax { .. });
         let value = |code: u32| if is_softmax { f64::from(code) } else { 2.0 * f64::from(code) - 1.0 };
-        let codes = class_codes(rows, &divided.classes)?;
+        let codes = class_codes(rows, classes)?;
         let targets = codes.into_iter().map(|codes| codes.into_iter().map(value).collect()).collect();
         let is_exposure = here.spec.columns.offset.as_ref().is_some_and(|offset| offset.is_exposure);
         Ok(Self {
@@ -188,7 +192,7 @@ impl Encoder {
     }
 
     /// The names of the features, and how they are made.
-    fn features(&self) -> Vec<(String, Feature)> {
+    pub(super) fn features(&self) -> Vec<(String, Feature)> {
         let mut features = Vec::new();
         for column in &self.columns {
             match column {
@@ -223,7 +227,7 @@ impl Encoder {
     }
 
     /// The shard of some rows.
-    fn shard<T: Real>(&self, rows: &Rows, chosen: &[u32]) -> Shard<T> {
+    pub(super) fn shard<T: Real>(&self, rows: &Rows, chosen: &[u32]) -> Shard<T> {
         let width = self.columns.iter().map(Column::width).sum::<usize>() + usize::from(self.intercept);
         let mut shard = Shard {
             features: room(width * chosen.len()),
@@ -286,7 +290,12 @@ impl Column {
             Self::Category { place, codes, categories, first, other, .. } => {
                 let word = row.words[*place];
                 let code = if word == NO_WORD { *other } else { codes[row.file][word as usize] } as usize;
-                let one = |k: usize| if k == code { T::one() } else { T::zero() };
+                let is_missing = code == u32::MAX as usize;
+                let one = |k: usize| match k == code {
+                    _ if is_missing => T::nan(),
+                    true => T::one(),
+                    false => T::zero(),
+                };
                 features.extend((*first..categories.len()).map(one));
             }
         }

@@ -17,6 +17,8 @@ pub(super) struct Here {
     pub(super) only: Option<Vec<usize>>,
     /// What the other ranks have reported about their agents' files.
     pub(super) told: Option<Told>,
+    /// Whether rows have targets. Those without are to be predicted: all of them are kept, also with missing values.
+    pub(super) is_labelled: bool,
 }
 
 /// What ranks report to each other about the files of all agents.
@@ -31,7 +33,12 @@ pub(super) struct Told {
 impl Here {
     /// A table whose rows are all in this process.
     pub(super) fn all(spec: TableSpec, agents: usize) -> Self {
-        Self { spec: Arc::new(spec), agents, only: None, told: None }
+        Self { spec: Arc::new(spec), agents, only: None, told: None, is_labelled: true }
+    }
+
+    /// Rows to be predicted, all in this process.
+    pub(super) fn unlabelled(spec: TableSpec) -> Self {
+        Self { is_labelled: false, ..Self::all(spec, 1) }
     }
 
     /// The same table with the rows of these agents only.

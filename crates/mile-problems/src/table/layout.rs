@@ -36,6 +36,7 @@ pub(super) struct Layout {
     pub(super) roles: Vec<Role>,
     /// Names and roles of the features, in their order.
     pub(super) features: Vec<(String, Role)>,
+    /// Unused where targets are to be predicted.
     pub(super) target: Role,
     /// The places of a row's weight and offset among its numbers.
     pub(super) weight: Option<usize>,
@@ -77,13 +78,13 @@ impl Layout {
         let find = |name: &str, key: &str| {
             known.get(name).copied().ok_or_else(|| refuse(unknown(header, name, key)))
         };
-        let target = find(&here.spec.columns.target, "target")?;
+        let target = here.is_labelled.then(|| find(&here.spec.columns.target, "target")).transpose()?;
         let columns = &here.spec.columns;
         let owner = owner.map(|by| find(by, "by")).transpose()?;
         let weight = columns.weights.as_ref().map(|name| find(name, "weights")).transpose()?;
         let offset_key = columns.offset.as_ref().map_or("offset", |offset| offset.key());
         let offset = columns.offset.as_ref().map(|offset| find(&offset.column, offset_key)).transpose()?;
-        let uses = [("target", Some(target)), ("by", owner), ("weights", weight), (offset_key, offset)];
+        let uses = [("target", target), ("by", owner), ("weights", weight), (offset_key, offset)];
         for (at, (first, column)) in uses.iter().enumerate() {
             let twice = uses[at + 1..].iter().find(|(_, other)| column.is_some() && other == column);
             if let (Some((second, _)), Some(column)) = (twice, column) {
@@ -142,7 +143,9 @@ impl Layout {
             let role = layout.assign(k, here.spec.columns.categorical.contains(&header[k]));
             layout.features.push((header[k].clone(), role));
         }
-        layout.target = layout.assign(target, here.spec.has_classes());
+        if let Some(target) = target {
+            layout.target = layout.assign(target, here.spec.has_classes());
+        }
         let mut number = |column: Option<usize>| match layout.assign(column?, false) {
             Role::Number(place) => Some(place),
             _ => None,

@@ -10,6 +10,7 @@ mod decimal;
 mod divide;
 mod divided;
 mod encode;
+mod form;
 mod formats;
 mod here;
 mod layout;
@@ -37,6 +38,7 @@ use mile::with_precision;
 use rayon::prelude::*;
 
 use self::agent_rows::AgentRows;
+pub use self::form::TableForm;
 pub use self::formats::NumberFormat;
 use self::here::{Here, Told};
 use self::loaded::Loaded;
@@ -49,6 +51,7 @@ use super::{
 };
 use crate::digest;
 use crate::error::{DataFileError, FilePlace, LabError};
+use crate::predictions::tagged;
 use crate::ranks::{agree, lost};
 use crate::section::Section;
 
@@ -298,6 +301,11 @@ impl Objectives for Tables {
             Loss::Softmax { .. } => about.classes.iter().flat_map(|class| of_class(Some(class))).collect(),
             _ => of_class(None),
         })
+    }
+
+    fn form(&self, problem: &toml::Table) -> Result<Option<serde_json::Value>, LabError> {
+        let about = self.loaded.about(&self.here)?;
+        Ok(Some(tagged("table", &TableForm::new(problem, &about))))
     }
 
     fn notes(&self) -> Result<Vec<String>, LabError> {

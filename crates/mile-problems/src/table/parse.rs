@@ -97,7 +97,12 @@ impl File {
         reading: &Reading,
     ) -> Result<Self, DataFileError> {
         let text = here.spec.files.written.text;
-        let mut source = Source::open(path, text, Some(&here.spec.columns.target), reading)?;
+        // A column that the right delimiter gives.
+        let known = match &here.spec.columns {
+            columns if here.is_labelled => Some(&columns.target),
+            columns => columns.features.as_ref().and_then(|names| names.first()),
+        };
+        let mut source = Source::open(path, text, known.map(String::as_str), reading)?;
         let (place, comments) = match &source {
             Source::Text(text) => (Some(FilePlace::Line(1)), text.comments),
             Source::Columns(_) => (None, 0),
@@ -147,7 +152,9 @@ impl File {
         if let Keep::Some(outline, _) = keep {
             return if file.fits(outline) { Ok(file) } else { Err(bad(path, None, None, CHANGED)) };
         }
-        file.refuse_missing(here.spec.columns.missing)?;
+        if here.is_labelled {
+            file.refuse_missing(here.spec.columns.missing)?;
+        }
         if file.rows() == 0 {
             return Err(bad(path, None, None, file.why_empty()));
         }
@@ -312,6 +319,7 @@ impl Parser<'_> {
     /// Whether a row without a value of this role is left out. A row without a target, an agent, a weight or an offset is of no use.
     fn drops(&self, role: Role) -> bool {
         match self.here.spec.columns.missing {
+            _ if !self.here.is_labelled => false,
             Missing::Refuse => false,
             Missing::Drop => true,
             Missing::Mean | Missing::Category => !self.layout.is_feature(role),

@@ -1,4 +1,6 @@
 //! The command `mile`: command-line arguments, and calls to the libraries.
+//!
+//! A library, because it is in two places: in the program `mile`, and in the Python package, which brings the command along.
 
 mod agent;
 mod algorithms;
@@ -6,6 +8,7 @@ mod completions;
 mod data;
 mod device;
 mod dry_run;
+mod export;
 mod gather;
 mod graph;
 mod init;
@@ -16,6 +19,8 @@ mod observers;
 mod output;
 mod place;
 mod plot;
+mod predict;
+mod program;
 mod progress;
 mod reading;
 mod records;
@@ -25,6 +30,9 @@ mod run;
 mod status;
 mod swarm;
 mod theory;
+mod version;
+
+use std::ffi::OsString;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use mile::engine::HostError;
@@ -33,13 +41,15 @@ use mile_net::checkpoint::CheckpointError;
 use mile_net::engine::NetworkEngineError;
 use mile_net::keys::KeyError;
 
+pub use self::program::Program;
+
 /// Decentralized optimization and learning with multiple local updates.
 ///
 /// N agents on a graph minimise f = (1/N) sum f_i together, without a server: each agent communicates only
 /// with its neighbours, once every tau local steps. Start with `mile run`: it needs no data and no network. For your own
 /// data: `mile init --data FILE.csv` writes an experiment file.
 #[derive(Parser)]
-#[command(name = "mile", version, max_term_width = 100)]
+#[command(name = "mile", version, long_version = version::long(), max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -90,6 +100,15 @@ enum Command {
     Plot(plot::PlotArguments),
     /// Write an HTML report of runs and sweeps
     Report(report::ReportArguments),
+    /// Predict for new data with a trained model
+    ///
+    /// New data are prepared like those of the training, with its scales, categories and classes. Tables need no target; a row that lacks a
+    /// value gets an empty prediction. Neural networks take arrays (.npy, .npz, .safetensors), and images also as .png files.
+    Predict(predict::PredictArguments),
+    /// Measure a trained model on data that were held out
+    Evaluate(predict::EvaluateArguments),
+    /// Export a trained model, ready for a hub: safetensors under PyTorch's names, what the inputs mean, and a model card
+    Export(export::ExportArguments),
     /// Print a completion script for a shell
     ///
     /// For bash: mile completions bash > ~/.local/share/bash-completion/completions/mile. For zsh: into the file _mile in
@@ -117,18 +136,36 @@ const USAGE: u8 = 2;
 const DIVERGED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
-fn main() -> std::process::ExitCode {
+/// Runs the command with these arguments, the first of which is its name; returns its exit code.
+pub fn run(program: &Program, arguments: Vec<OsString>) -> u8 {
     if !place::is_other_rank() {
         reading::show_progress();
     }
-    let command = match keys::is_asked_for(std::env::args()) {
+    let command = match keys::is_asked_for(&arguments) {
         true => Command::Keys(keys::all()),
-        false => Arguments::parse().command,
+        false => match Arguments::try_parse_from(arguments) {
+            Ok(arguments) => arguments.command,
+            // Help and versions are such errors too, with the code 0.
+            Err(error) => {
+                let _ = error.print();
+                return u8::try_from(error.exit_code()).unwrap_or(USAGE);
+            }
+        },
     };
-    let result = match command {
+    match carry_out(command, program) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("mile: {}", error_message(&error));
+            exit_code(&error)
+        }
+    }
+}
+
+fn carry_out(command: Command, program: &Program) -> anyhow::Result<u8> {
+    match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
-        Command::Swarm(arguments) => swarm::run(&arguments),
+        Command::Swarm(arguments) => swarm::run(&arguments, program),
         Command::Agent(arguments) => agent::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
@@ -141,15 +178,11 @@ fn main() -> std::process::ExitCode {
         Command::Data(arguments) => data::run(&arguments),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Predict(arguments) => predict::predict(&arguments),
+        Command::Evaluate(arguments) => predict::evaluate(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),
-    };
-    match result {
-        Ok(code) => code.into(),
-        Err(error) => {
-            eprintln!("mile: {}", error_message(&error));
-            exit_code(&error).into()
-        }
     }
 }
 

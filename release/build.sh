@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Builds a release from this checkout: `release/build.sh` builds everything, `release/build.sh wheel static` these parts. The parts:
+#   wheel     the Python package, with the command in it, and the program of the same compilation: for any Linux with glibc 2.17 or newer
+#   static    the program without shared libraries and without GPUs: with musl where its standard library is installed, otherwise with glibc
+#   sources   the source distribution of the Python package, and the crates in the order in which they are published
+#   docs      the documentation as a site
+#   licences  licences, sources and advisories of all dependencies, by deny.toml
+# What is built lies in $MILE_DIST, by default target/dist, with checksums. The same commit gives the same bytes, wherever it is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 PIP_DISABLE_PIP_VERSION_CHECK=1 LC_ALL=C TZ=UTC
+target=${CARGO_TARGET_DIR:-$root/target}/release-build
+export CARGO_TARGET_DIR=$target
+dist=${MILE_DIST:-$target/../dist}
+tools=$target/tools
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+readonly ARCHITECTURE=x86_64 GLIBC=2.17
+readonly triple=$ARCHITECTURE-unknown-linux-gnu
+say() { echo "release: $*"; }
+die() { echo "release/build.sh: $*" >&2; exit 2; }
+
+parts=("$@")
+[ $# != 0 ] || parts=(wheel static sources docs licences)
+for part in "${parts[@]}"; do
+    case $part in wheel | static | sources | docs | licences) ;; *) die "unknown part $part; the parts are wheel, static, sources, docs, licences" ;; esac
+done
+
+# The commit, and its time as that of all files.
+MILE_COMMIT=${MILE_COMMIT:-$(git rev-parse HEAD)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export MILE_COMMIT SOURCE_DATE_EPOCH
+[ -z "$(git status --porcelain --untracked-files=no)" ] || MILE_COMMIT=$MILE_COMMIT+changes
+
+mkdir -p "$dist" "$tools"
+dist=$(realpath "$dist")
+
+# Tools in an environment of their own, with versions that do not change by themselves.
+install_tools() {
+    [ -x "$tools/venv/bin/python" ] || python3 -m venv "$tools/venv"
+    "$tools/venv/bin/python" -m pip install --quiet "$@"
+    export PATH=$tools/venv/bin:$PATH
+}
+
+# No path of this machine gets into what is built.
+without_paths() {
+    cargo fetch --quiet --locked --manifest-path python/Cargo.toml --target $triple
+    local flags="--remap-path-prefix=$root=/mile --remap-path-prefix=$target=/build" c="-ffile-prefix-map=$target=/build"
+    local registry
+    for registry in "$cargo_home"/registry/src/*; do
+        flags+=" --remap-path-prefix=$registry=/crates"
+        c+=" -ffile-prefix-map=$registry=/crates"
+    done
+    export RUSTFLAGS=$flags CFLAGS=$c CXXFLAGS=$c
+    export CARGO_PROFILE_RELEASE_STRIP=symbols
+}
+
+# A compiler and linker for an old glibc, so that programs run on systems of the last twelve years.
+old_glibc() {
+    install_tools maturin==1.16.0 cargo-zigbuild==0.24.0 ziglang==0.17.0
+    printf '#!/bin/sh\nexec cargo-zigbuild zig cc -- -fno-sanitize=all -target %s-linux-gnu.%s "$@"\n' $ARCHITECTURE $GLIBC > "$tools/cc"
+    chmod +x "$tools/cc"
+    export CC_x86_64_unknown_linux_gnu=$tools/cc CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$tools/cc
+}
+
+# From the workspace of the Python package, so that the wheel and the programs share what is compiled.
+program() { cargo rustc --quiet --release --locked --manifest-path python/Cargo.toml --package mile-cli --bin mile "$@"; }
+
+# A folder as an archive with the same bytes every time.
+archive() {
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --mode=u=rwX,go=rX --format=gnu -C "$1" -c "$2" | gzip -9 -n > "$3"
+    say "$(basename "$3"), $(($(stat -c %s "$3") / 1024)) KiB"
+}
+
+# The program with its manual pages, completions and licences.
+pack() {
+    local name=mile-$version-$ARCHITECTURE-linux-$2 folder
+    folder=$(mktemp -d)
+    mkdir -p "$folder/$name/completions" "$folder/$name/man/man1"
+    install -m 755 "$1" "$folder/$name/mile"
+    cp LICENSE-MIT LICENSE-APACHE CHANGELOG.md "$folder/$name/"
+    local shell
+    for shell in bash zsh fish; do "$1" completions $shell > "$folder/$name/completions/mile.$shell"; done
+    "$1" man "$folder/$name/man/man1" > /dev/null
+    archive "$folder" "$name" "$dist/$name.tar.gz"
+    rm -r "$folder"
+}
+
+build_wheel() {
+    without_paths
+    old_glibc
+    rm -f "$dist"/*.whl
+    maturin build --quiet --release --locked --strip --manifest-path python/Cargo.toml --target $triple --compatibility manylinux_2_17 --out "$dist"
+    program --target $triple
+    pack "$target/$triple/release/mile" gnu
+    say "$(basename "$dist"/*.whl), $(($(stat -c %s "$dist"/*.whl) / 1024)) KiB"
+}
+
+# Nothing can be loaded at run time, so there are no GPUs in it.
+build_static() {
+    without_paths
+    local musl=$ARCHITECTURE-unknown-linux-musl
+    if [ -d "$(rustc --print sysroot)/lib/rustlib/$musl" ]; then
+        program --no-default-features --target $musl
+        pack "$target/$musl/release/mile" static
+    else
+        say "the standard library for $musl is not installed (rustup target add $musl): the static program has glibc"
+        old_glibc
+        # The C code is the same; only the program is linked by the system's compiler, which has a static glibc.
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=cc program --no-default-features --target $triple -- -C target-feature=+crt-static
+        pack "$target/$triple/release/mile" static
+    fi
+}
