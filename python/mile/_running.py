@@ -15,6 +15,7 @@ from ._names import Built, Objectives, Precision, Stop
 from ._progress import Callback, Record, close, observer
 from ._request import PathLike, Request, Resume, hinted
 from ._runs import Run, Stopped, Sweep
+from .loggers import Logger
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,6 +51,7 @@ class Changes(Arguments, total=False):
     report: bool
     tensorboard: bool
     on_record: Callable[[Record], None] | None
+    logger: str | Logger | None
 
 
 def run(
@@ -62,6 +64,7 @@ def run(
     tensorboard: bool = False,
     progress: bool | Callback | None = None,
     on_record: Callable[[Record], None] | None = None,
+    logger: str | Logger | None = None,
     **arguments: Unpack[Arguments],
 ) -> Run:
     """Runs several methods and seeds on one problem, and keeps everything in a run directory.
@@ -85,6 +88,7 @@ def run(
     tensorboard: whether to write the records as event files too, to `tensorboard` in the run directory.
     progress: whether to show a bar (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
     on_record: a function that is called with each record, a dictionary as in `run.rows`.
+    logger: "wandb" or "mlflow", or a `mile.loggers.Logger` with a project of its own; each job is a run there.
 
     Ctrl-C stops after the round and raises `Stopped`, and a second Ctrl-C stops at once. An exception raised by an objective is passed on unchanged. In all cases records and
     checkpoints are kept.
@@ -103,14 +107,32 @@ def run(
         raise _mile.ExperimentError("sweep: expected a single experiment, got a sweep; use mile.sweep, which runs every combination of values")
 
     def again(**changes: Unpack[Changes]) -> Run:
-        given: Changes = {**arguments, "report": report, "tensorboard": tensorboard, "on_record": on_record, **changes}
+        given: Changes = {**arguments, "report": report, "tensorboard": tensorboard, "on_record": on_record, "logger": logger, **changes}
         return run(experiment, out=folder, resume=True, progress=progress, **given)
 
-    stopped = _execute(request, folder, goes_on, (report, tensorboard), ranks, observer(_shown(progress, ranks), on_record))
+    log = Logger(logger, folder=folder) if isinstance(logger, str) else logger
+    try:
+        stopped = _execute(request, folder, goes_on, (report, tensorboard), ranks, observer(_shown(progress, ranks), _both(log, on_record)))
+    finally:
+        if log is not None:
+            log.close()
     found = Run(folder, again, request.problem)
     if stopped:
         raise Stopped(f"stopped after a round; continue with resume=True and out={str(folder)!r}", found)
     return found
+
+
+def _both(log: Logger | None, on_record: Callable[[Record], None] | None) -> Callable[[Record], None] | None:
+    """A function for each record: it is logged, and handed to the user's function."""
+    if log is None or on_record is None:
+        return log.record if log is not None else on_record
+    functions = (log.record, on_record)
+
+    def each(record: Record) -> None:
+        for function in functions:
+            function(record)
+
+    return each
 
 
 def _shown(progress: bool | Callback | None, ranks: Any) -> bool | Callback | None:

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 
 use crate::output;
@@ -20,6 +21,7 @@ pub(crate) struct ExportArguments {
 pub(crate) fn run(arguments: &ExportArguments) -> anyhow::Result<u8> {
     let model = arguments.model.open()?;
     let folder = arguments.out.clone().unwrap_or_else(|| arguments.model.model.join("export"));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     model.export(&folder)?;
     output::print(&format!("{}\n", folder.display()))?;
     Ok(0)

@@ -14,6 +14,7 @@ mod graph;
 mod init;
 mod keygen;
 mod keys;
+mod log;
 mod network;
 mod observers;
 mod output;
@@ -109,6 +110,11 @@ enum Command {
     Evaluate(predict::EvaluateArguments),
     /// Export a trained model, ready for a hub: safetensors under PyTorch's names, what the inputs mean, and a model card
     Export(export::ExportArguments),
+    /// Log the records of a run to Weights & Biases or MLflow
+    ///
+    /// Each job, an algorithm with a seed, is a run there. Needs Python with mile-learn and the package of the logger. For TensorBoard, see
+    /// mile run --tensorboard.
+    Log(log::LogArguments),
     /// Print a completion script for a shell
     ///
     /// For bash: mile completions bash > ~/.local/share/bash-completion/completions/mile. For zsh: into the file _mile in
@@ -181,6 +187,7 @@ fn carry_out(command: Command, program: &Program) -> anyhow::Result<u8> {
         Command::Predict(arguments) => predict::predict(&arguments),
         Command::Evaluate(arguments) => predict::evaluate(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Log(arguments) => log::run(&arguments, program),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),
     }

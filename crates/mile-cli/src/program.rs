@@ -24,6 +24,11 @@ impl Program {
         Self { executable: Some(executable), arguments }
     }
 
+    /// Python: the interpreter that runs this command, or the one on the path.
+    pub(crate) fn python(&self) -> Command {
+        Command::new(self.executable.clone().unwrap_or_else(|| PathBuf::from("python3")))
+    }
+
     /// The command, to which its own arguments are added.
     pub(crate) fn again(&self) -> anyhow::Result<Command> {
         let executable = match &self.executable {

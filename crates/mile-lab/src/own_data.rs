@@ -6,11 +6,11 @@ use mile::with_precision;
 use mile_theory::TheoryError;
 use mile_theory::smoothness::check_agent;
 
-use crate::auto::theory_error;
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::Plan;
+use crate::refused::of_theory;
 
 /// Checks that an agent's loss, gradient and curvature at its starting point are finite, for the first seed.
 ///
@@ -39,6 +39,6 @@ fn check<T: Scalar>(plan: &Plan, agent: usize) -> Result<(), LabError> {
                  numbers that stand for missing values"
             ),
         )),
-        checked => checked.map_err(|error| theory_error("problem", error)),
+        checked => checked.map_err(|error| of_theory("problem", error)),
     }
 }

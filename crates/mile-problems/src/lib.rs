@@ -31,9 +31,11 @@ use toml::Table;
 use crate::section::Section;
 
 pub use self::any::AnyProblem;
-pub use self::error::LabError;
 pub use self::arrays::NetworkForm;
-pub use self::table::{ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook};
+pub use self::error::LabError;
+pub use self::table::{
+    ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook,
+};
 pub use mile_store::{Fact, Facts};
 
 /// What is known before a run about the curvature of the objectives.

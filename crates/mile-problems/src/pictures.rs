@@ -29,8 +29,9 @@ pub(crate) fn read(path: &Path) -> Result<Pictures, LabError> {
     }
     all.ok_or_else(|| LabError::Directory {
         path: path.to_owned(),
-        problem: "expected a .npy, .npz, .safetensors or .png file, or a folder of .png files, got no such file"
-            .into(),
+        problem:
+            "expected a .npy, .npz, .safetensors or .png file, or a folder of .png files, got no such file"
+                .into(),
     })
 }
 

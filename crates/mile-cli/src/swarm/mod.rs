@@ -23,11 +23,11 @@ use mile_lab::store::{JobStatus, Outcome};
 
 use self::supervisor::{Standing, Supervisor};
 use self::view::View;
-use crate::{DIVERGED, Program};
 use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 use crate::status::refused_in;
+use crate::{DIVERGED, Program};
 
 /// Time between two checks of the agents' processes, and of their files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);

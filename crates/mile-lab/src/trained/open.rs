@@ -132,8 +132,7 @@ fn of_run(
         row.into_iter().map(Real::wide).collect()
     });
     let mut outcomes = folder.outcomes.iter();
-    let outcome =
-        outcomes.find(|outcome| outcome.label == spec.label && outcome.seed == seed).cloned();
+    let outcome = outcomes.find(|outcome| outcome.label == spec.label && outcome.seed == seed).cloned();
     Ok((x, Some(Origin { folder, algorithm, seed, agent: choice.agent, outcome })))
 }
 

@@ -53,7 +53,9 @@ impl NetworkForm {
         let [height, width, channels] = self.shape;
         match [height, width] {
             [1, 1] => format!("samples of {channels} numbers"),
-            _ => format!("images of {height} x {width} pixels with {channels} channels, bytes divided by 255"),
+            _ => {
+                format!("images of {height} x {width} pixels with {channels} channels, bytes divided by 255")
+            }
         }
     }
 

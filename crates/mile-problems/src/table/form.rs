@@ -18,8 +18,20 @@ use crate::section::Section;
 use crate::{Setting, failed};
 
 /// Keys that say which rows a model is trained on and with what penalty, and nothing about new rows.
-const OF_TRAINING: [&str; 12] =
-    ["kind", "data", "test", "statistics", "by", "partition", "seed", "batch", "exclude", "columns", "l1", "l2"];
+const OF_TRAINING: [&str; 12] = [
+    "kind",
+    "data",
+    "test",
+    "statistics",
+    "by",
+    "partition",
+    "seed",
+    "batch",
+    "exclude",
+    "columns",
+    "l1",
+    "l2",
+];
 
 /// What the coefficients of a table's model mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,172 @@
+"""Records of runs in Weights & Biases and in MLflow, while a run goes on or afterwards.
+
+`mile.run(..., logger="wandb")` logs each record when it is made. `mile log RUN --to wandb` does the same with the records of a run directory, of
+any process: it reads `metrics.jsonl`, and with `--follow` goes on until all jobs have ended. Each job, a method with a seed, is a run of the
+logger, and the steps are rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from ._files import read_record, read_settings
+
+NAMES = ("wandb", "mlflow")
+_OF_JOB = ("algorithm", "label", "seed", "agents")
+_INTERVAL = 0.5
+
+
+class _Job(Protocol):
+    """A run of a logger."""
+
+    def log(self, values: dict[str, float], round: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Wandb:
+    def __init__(self, project: str, name: str, config: dict[str, Any], folder: Path, offline: bool) -> None:
+        import wandb
+
+        # A folder of its own below the one that is given, which must be there.
+        folder.mkdir(parents=True, exist_ok=True)
+        self.run = wandb.init(
+            project=project, name=name, group=folder.name, config=config, dir=str(folder), mode="offline" if offline else None, reinit="create_new"
+        )
+
+    def log(self, values: dict[str, float], round: int) -> None:
+        self.run.log(values, step=round)
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+class _MLflow:
+    def __init__(self, project: str, name: str, config: dict[str, Any], folder: Path, offline: bool) -> None:
+        from mlflow.entities import Metric
+        from mlflow.tracking import MlflowClient
+
+        self.metric = Metric
+        folder.mkdir(parents=True, exist_ok=True)
+        self.client = MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / 'mlflow.db'}" if offline else None)
+        found = self.client.get_experiment_by_name(project)
+        experiment = found.experiment_id if found else self.client.create_experiment(project)
+        self.run = self.client.create_run(experiment, run_name=name).info.run_id
+        for key, value in config.items():
+            self.client.log_param(self.run, key, value)
+
+    def log(self, values: dict[str, float], round: int) -> None:
+        now = int(1000 * time.time())
+        self.client.log_batch(self.run, metrics=[self.metric(key, value, now, round) for key, value in values.items()])
+
+    def close(self) -> None:
+        self.client.set_terminated(self.run)
+
+
+class Logger:
+    """Hands records to Weights & Biases or MLflow.
+
+    to: "wandb" or "mlflow", which must be installed.
+    project: the project or experiment there; default: mile.
+    folder: the run directory, where an offline logger writes.
+    offline: whether nothing is sent. Weights & Biases then writes `wandb/` (`wandb sync` sends it later), and MLflow `mlflow.db`.
+    """
+
+    def __init__(self, to: str, *, project: str = "mile", folder: str | Path = ".", offline: bool = False) -> None:
+        if to not in NAMES:
+            raise ValueError(f"logger: expected one of {', '.join(NAMES)}, got {to}")
+        try:
+            __import__(to)
+        except ModuleNotFoundError:
+            raise ValueError(f"logger: expected an installed package, got {to}; pip install {to}") from None
+        self._kind = _Wandb if to == "wandb" else _MLflow
+        self._project, self._folder, self._offline = project, Path(folder), offline
+        self._jobs: dict[tuple[str, int], _Job] = {}
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Logs a record: its numbers, at its round."""
+        job = (str(record["label"]), int(record["seed"]))
+        if job not in self._jobs:
+            config = {"algorithm": record["algorithm"], "label": job[0], "seed": job[1]}
+            self._jobs[job] = self._kind(self._project, f"{job[0]}, seed {job[1]}", config, self._folder, self._offline)
+        values = {key: float(value) for key, value in record.items() if key not in _OF_JOB and isinstance(value, (int, float))}
+        self._jobs[job].log(values, int(record["round"]))
+
+    def close(self) -> None:
+        """Ends what was begun; to be called once, when no more records come."""
+        for job in self._jobs.values():
+            job.close()
+        self._jobs.clear()
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether all jobs of a run have ended."""
+    try:
+        outcomes = json.loads((folder / "summary.json").read_text())
+        experiment = read_settings(folder / "config.toml")
+    except (OSError, ValueError):
+        return False
+    jobs = len(experiment["algorithm"]) * len(experiment["seeds"])
+    return sum(outcome["status"] != "stopped" for outcome in outcomes) >= jobs
+
+
+def records(folder: str | Path, follow: bool = False) -> Iterator[dict[str, Any]]:
+    """The records of a run directory, in the order in which they were made; with `follow`, also those still to come.
+
+    >>> import mile
+    >>> from mile.loggers import records
+    >>> _ = mile.run(problem=mile.Quadratic(), algorithms=[mile.method("led", lr=0.05)], rounds=4, eval_every=2, out=tmp / "logged")
+    >>> [record["round"] for record in records(tmp / "logged", follow=True)]
+    [0, 2, 4]
+    """
+    folder, place, rest = Path(folder), 0, b""
+    while True:
+        # Before reading: what was made before the end is in the file.
+        ended = not follow or _is_complete(folder)
+        path = folder / "metrics.jsonl"
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(place)
+                text = file.read()
+            place += len(text)
+            *lines, rest = (rest + text).split(b"\n")
+            for line in lines:
+                yield read_record(line.decode())
+        if ended:
+            return
+        time.sleep(_INTERVAL)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`mile log`: returns its exit code."""
+    parser = argparse.ArgumentParser(prog="mile log")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--to", choices=NAMES, required=True)
+    parser.add_argument("--project", default="mile")
+    parser.add_argument("--offline", action="store_true")
+    parser.add_argument("--follow", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        if not (given.run / "config.toml").exists():
+            raise ValueError(f"{given.run}: expected a run directory, got no config.toml there; give the folder of a run")
+        logger = Logger(given.to, project=given.project, folder=given.run, offline=given.offline)
+    except ValueError as error:
+        print(f"mile: {error}", file=sys.stderr)
+        return 2
+    try:
+        for record in records(given.run, given.follow):
+            logger.record(record)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        logger.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

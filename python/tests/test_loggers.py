@@ -1,0 +1,104 @@
+"""Records in Weights & Biases and MLflow, with the real packages, offline."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mile
+from mile.loggers import Logger, main
+
+
+def small(out: Path, **more: object) -> mile.Run:
+    methods = [mile.method("led", step_size=0.05), mile.method("mile", step_size=0.05)]
+    return mile.run(problem=mile.Quadratic(dim=3), algorithms=methods, rounds=6, eval_every=2, out=out, progress=False, **more)  # type: ignore[arg-type]
+
+
+def expected(run: mile.Run, quantity: str) -> dict[str, list[tuple[int, float]]]:
+    found: dict[str, list[tuple[int, float]]] = {}
+    for row in run.rows:
+        found.setdefault(f"{row['label']}, seed {row['seed']}", []).append((row["round"], row[quantity]))
+    return found
+
+
+def in_mlflow(folder: Path, quantity: str, project: str = "mile") -> dict[str, list[tuple[int, float]]]:
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name(project)
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    assert all(run.info.status == "FINISHED" and run.data.params["seed"] == "0" for run in runs)
+    history = lambda run: sorted((metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, quantity))
+    return {run.info.run_name: history(run) for run in runs}
+
+
+def written_by_wandb(file: Path) -> Iterator[bytes]:
+    """The records of an offline run: after seven bytes, blocks of 32 KiB with pieces of records, each with its length and its kind."""
+    data, place, record = file.read_bytes(), 7, b""
+    while place + 7 <= len(data):
+        if -place % 32768 in range(1, 7):
+            place += -place % 32768
+            continue
+        length, kind = struct.unpack_from("<HB", data, place + 4)
+        record += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        # Whole, or the last piece.
+        if kind in (1, 4):
+            yield record
+            record = b""
+
+
+def in_wandb(folder: Path, quantity: str) -> dict[str, list[tuple[int, float]]]:
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    # Its process writes until it ends.
+    wandb.teardown()
+    found: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(folder.glob("wandb/offline-run-*/run-*.wandb")):
+        name = ""
+        for data in written_by_wandb(file):
+            record = Record()
+            record.ParseFromString(data)
+            name = record.run.display_name or name
+            items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+            if quantity in items:
+                found.setdefault(name, []).append((record.history.step.num, items[quantity]))
+    return found
+
+
+def test_mlflow_has_every_record_of_every_job(tmp_path: Path) -> None:
+    run = small(tmp_path / "run", logger=Logger("mlflow", folder=tmp_path / "run", offline=True))
+    assert in_mlflow(tmp_path / "run", "loss") == expected(run, "loss")
+
+
+def test_wandb_has_every_record_of_every_job(tmp_path: Path) -> None:
+    seen: list[int] = []
+    run = small(tmp_path / "run", logger=Logger("wandb", folder=tmp_path / "run", offline=True), on_record=lambda record: seen.append(record["round"]))
+    assert in_wandb(tmp_path / "run", "consensus_error") == expected(run, "consensus_error")
+    assert sorted(seen) == [0, 0, 2, 2, 4, 4, 6, 6]
+
+
+def test_the_command_logs_a_run_that_has_ended(tmp_path: Path) -> None:
+    run = small(tmp_path / "run")
+    command = [sys.executable, "-m", "mile", "log", str(tmp_path / "run"), "--to", "mlflow", "--project", "mine", "--offline", "--follow"]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert in_mlflow(tmp_path / "run", "loss", "mine") == expected(run, "loss")
+    command[-1:] = []
+    command[command.index("mlflow")] = "wandb"
+    assert subprocess.run(command, check=False).returncode == 0
+    assert in_wandb(tmp_path / "run", "loss") == expected(run, "loss")
+
+
+def test_what_cannot_be_logged_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="wandb, mlflow"):
+        Logger("tensorboard")
+    assert main([str(tmp_path / "absent"), "--to", "wandb", "--offline"]) == 2
+    assert "absent" in capsys.readouterr().err
