@@ -16,7 +16,7 @@ use mile::problems::{Failure, Problem, Quadratic};
 use mile::schedule::Schedule;
 use mile_net::agent::{AgentJob, Host, RoundEnd, StartFrom, work};
 use mile_net::checkpoint::Folder;
-use mile_net::engine::{NetworkEngine, Peer, Settings, Transport};
+use mile_net::engine::{NetworkEngine, Pace, Peer, Settings, Transport};
 use mile_net::handshake::{Mark, Terms};
 use mile_net::keys::SecretKey;
 use mile_net::outbox::Message;
@@ -103,6 +103,7 @@ fn main() -> Result<(), Failure> {
         timeout: Some(Duration::from_secs(60)),
         linger: Duration::from_secs(5),
         limits: Limits::of(10),
+        pace: Pace::Rounds,
         status: None,
         metrics: None,
     };

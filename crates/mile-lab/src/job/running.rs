@@ -56,7 +56,7 @@ pub(super) struct Part<'p, T> {
 pub(super) enum Completed<'p, T> {
     Job(Outcome),
     /// The agents that take part change; the next epoch.
-    Epoch(usize, Part<'p, T>),
+    Epoch(usize, Box<Part<'p, T>>),
 }
 
 /// A job that is being run.
@@ -194,7 +194,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         let models = epochs[next].rows_from(&epochs[self.epoch], &self.engine.vector(MODELS)?);
         let (progress, limit, wall) = (*self.run.progress(), self.limit, self.wall);
         let Self { clock, last, history, saved, .. } = self;
-        Ok(Completed::Epoch(next, Part { models, clock, progress, limit, wall, last, history, saved }))
+        Ok(Completed::Epoch(next, Box::new(Part { models, clock, progress, limit, wall, last, history, saved })))
     }
 
     pub(super) fn complete(mut self) -> Result<Completed<'p, T>, LabError> {
