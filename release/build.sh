@@ -5,7 +5,8 @@
 #   sources   the source distribution of the Python package, and the crates in the order in which they are published
 #   docs      the documentation as a site
 #   licences  licences, sources and advisories of all dependencies, by deny.toml
-# What is built lies in $MILE_DIST, by default target/dist, with checksums. The same commit gives the same bytes, wherever it is built.
+# What is built lies in $MILE_DIST, by default target/dist, with checksums. Times and paths
+# of the machine are kept out of it: the same commit is to give the same bytes in a folder of the same name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
