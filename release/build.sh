@@ -119,7 +119,7 @@ build_static() {
 build_sources() {
     install_tools maturin==1.16.0
     rm -f "$dist"/*.crate
-    maturin sdist --quiet --manifest-path python/Cargo.toml --out "$dist"
+    maturin sdist --manifest-path python/Cargo.toml --out "$dist"
     cargo package --workspace --exclude mile-workspace-tests --no-verify --allow-dirty --locked --quiet
     release/order.py > "$dist/crates.txt"
     local crate
