@@ -93,6 +93,10 @@ test_static() {
     mkdir -p "$empty"
     tar -xzf "$dist/mile-$version-x86_64-linux-static.tar.gz" -C "$work"
     cp "$work/mile-$version-x86_64-linux-static/mile" "$work/small.toml" "$empty/"
+    # Every system has random numbers.
+    mkdir "$empty/dev"
+    mknod "$empty/dev/random" c 1 8
+    mknod "$empty/dev/urandom" c 1 9
     chroot "$empty" /mile --version
     chroot "$empty" /mile run small.toml --out run --quiet
     [ -s "$empty/run/report.html" ] || fail "no report in an empty root"
