@@ -16,7 +16,10 @@ fail() { say "FAILED: $*"; exit 1; }
 
 work=$(mktemp -d)
 clean() {
-    mountpoint -q "$work/image/proc" && umount "$work/image/proc"
+    local root
+    for root in image empty; do
+        if mountpoint -q "$work/$root/proc"; then umount "$work/$root/proc"; fi
+    done
     rm -rf "$work"
 }
 trap clean EXIT
@@ -93,12 +96,15 @@ test_static() {
     mkdir -p "$empty"
     tar -xzf "$dist/mile-$version-x86_64-linux-static.tar.gz" -C "$work"
     cp "$work/mile-$version-x86_64-linux-static/mile" "$work/small.toml" "$empty/"
-    # Every system has random numbers.
-    mkdir "$empty/dev"
+    # What a system has besides files: random numbers and processes.
+    mkdir "$empty/dev" "$empty/proc"
+    mount -t proc proc "$empty/proc"
     mknod "$empty/dev/random" c 1 8
     mknod "$empty/dev/urandom" c 1 9
     chroot "$empty" /mile --version
     chroot "$empty" /mile run small.toml --out run --quiet
+    chroot "$empty" /mile swarm small.toml --out swarm > /dev/null
+    same_models "$empty/run" "$empty/swarm"
     [ -s "$empty/run/report.html" ] || fail "no report in an empty root"
     say "the static program works in a root with nothing else"
 }
