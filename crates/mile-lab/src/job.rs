@@ -134,9 +134,9 @@ impl JobContext<'_> {
                 None => RunningJob::begin(together, self, setup, &mut *engine, resume)?,
             };
             let outcome = match running.complete()? {
-                Completed::Job(outcome) => outcome,
+                Completed::Job(outcome) => *outcome,
                 Completed::Epoch(next, part) => {
-                    (index, before) = (next, Some(part));
+                    (index, before) = (next, Some(*part));
                     continue;
                 }
             };

@@ -54,7 +54,7 @@ pub(super) struct Part<'p, T> {
 
 /// What has ended.
 pub(super) enum Completed<'p, T> {
-    Job(Outcome),
+    Job(Box<Outcome>),
     /// The agents that take part change; the next epoch.
     Epoch(usize, Box<Part<'p, T>>),
 }
@@ -194,7 +194,10 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         let models = epochs[next].rows_from(&epochs[self.epoch], &self.engine.vector(MODELS)?);
         let (progress, limit, wall) = (*self.run.progress(), self.limit, self.wall);
         let Self { clock, last, history, saved, .. } = self;
-        Ok(Completed::Epoch(next, Box::new(Part { models, clock, progress, limit, wall, last, history, saved })))
+        Ok(Completed::Epoch(
+            next,
+            Box::new(Part { models, clock, progress, limit, wall, last, history, saved }),
+        ))
     }
 
     pub(super) fn complete(mut self) -> Result<Completed<'p, T>, LabError> {
@@ -247,7 +250,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
                 break (JobStatus::Diverged, Ending::default());
             }
         };
-        Ok(Completed::Job(self.conclude(ended)?))
+        Ok(Completed::Job(Box::new(self.conclude(ended)?)))
     }
 
     /// Whether the rule may hold after this round, so that a record is worth its cost. What costs least is measured first.

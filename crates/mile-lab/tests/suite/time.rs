@@ -77,7 +77,7 @@ fn modelled_time_changes_no_bit_and_is_in_every_record_table_and_figure() {
         assert_eq!(figures(&runs, "time").iter().any(against), there);
     }
     for (of, there) in [(&plain, false), (&timed, true)] {
-        write_report(&[of.clone()], &of.join("report.html")).unwrap();
+        write_report(std::slice::from_ref(of), &of.join("report.html")).unwrap();
         let page = std::fs::read_to_string(of.join("report.html")).unwrap();
         assert_eq!(page.contains("class=\"chart\" data-axis=\"modelled_s\""), there);
     }
