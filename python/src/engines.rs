@@ -121,6 +121,10 @@ impl<T: Real> Agents for Lending<'_, T> {
         self.simulator.apply(function, vectors)
     }
 
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.simulator.only(own)
+    }
+
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         self.simulator.forget(scratch)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::compression::Compression;
-use mile::engine::parts::{Drift, Guard, check_len, check_method, compress, measure_drift};
+use mile::engine::parts::{Drift, Guard, check_len, check_method, compress, measure_drift, movers};
 use mile::engine::{Engine, HostError, in_order};
 use mile::method::Method;
 use mile::network::Network;
@@ -42,6 +42,8 @@ pub(crate) struct HostEngine<'a, T> {
     checks: Verbs,
     /// The matrices of the variable that the method's optimiser steps along.
     matrices: Vec<MatrixPart>,
+    /// The own numbers of local steps, where agents differ in them.
+    own_steps: Vec<u64>,
     drift: Drift,
     guard: Guard,
     raised: Raised,
@@ -93,6 +95,7 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
             step_size: 1.0,
             checks: Verbs::new(vectors),
             matrices: Vec::new(),
+            own_steps: method.own_steps().unwrap_or_default().to_vec(),
             drift: Drift::default(),
             guard: Guard::default(),
             raised,
@@ -129,7 +132,8 @@ impl<'a, T: Real + Element> HostEngine<'a, T> {
         let sent = |i: usize| self.network.graph().neighbours(i).iter().filter(|j| up(i, **j)).count() as u64;
         let messages = self.hosted.clone().map(sent).sum();
         let changing = self.network.varies();
-        let now = || self.edges.iter().map(|(i, j, w)| if up(*i, *j) { *w } else { 0.0 }).collect();
+        let weight = |i, j| self.network.weight_in_round(self.seed, (i, j), round).unwrap_or(0.0);
+        let now = || self.edges.iter().map(|(i, j, _)| weight(*i, *j)).collect();
         (changing.then(now), messages)
     }
 
@@ -274,6 +278,18 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
             let numbers = PyList::new(host.py(), vectors.iter().map(|v| v.0))?;
             host.call_method1("apply", (function.in_python(), numbers)).map(drop)
         })
+    }
+
+    /// The host is told the rows.
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.checks.only(own);
+        let moves = |agent: &usize| self.own_steps.get(*agent).copied() == own;
+        let rows = own.map(|_| {
+            let first = self.hosted.start;
+            self.hosted.clone().filter(moves).map(|agent| agent - first).collect::<Vec<usize>>()
+        });
+        self.call(|host| host.call_method1("only", (rows,)).map(drop))?;
+        Ok(movers(self.hosted.clone(), &self.own_steps, own))
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

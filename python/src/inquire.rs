@@ -106,7 +106,9 @@ struct Question {
 
 impl Question {
     fn ask(&self, mut inquiry: Inquiry) -> Result<(String, String), LabError> {
-        inquiry.local_steps = self.local_steps.unwrap_or(inquiry.local_steps);
+        if let Some(local_steps) = self.local_steps {
+            (inquiry.local_steps, inquiry.own_steps) = (local_steps, None);
+        }
         if let Some(xi) = self.xi {
             (inquiry.xi, inquiry.gamma) = (xi, None);
         }

@@ -47,6 +47,10 @@ def test_every_method_agrees_with_the_simulator(gradient: str, drop_rate: float)
     shards, table = regression()
     names = [name for name in mile.methods().index if name not in WITH_SERVER]
     algorithms = [mile.method(name, step_size=0.05, **({"xi": "paper"} if name == "mile" else {})) for name in names]
+    own: dict[str, Any] = {"step_size": 0.05, "local_steps": [3, 1, 2, 3, 1, 1]}
+    algorithms += [mile.method(name, label=f"own {name}", **own, **({"xi": "paper"} if name == "mile" else {})) for name in ("mile", "k-gt", "gta-3", "local-dsgd")]
+    algorithms.append(mile.method("mile", label="own adamw", **own, optimizer="adamw", clip=0.5, xi=0.1, gamma=0.8))
+    names += [algorithm["label"] for algorithm in algorithms[len(names) :]]
     network = {"topology": "erdos-renyi", "p": 0.5, "mixing": "lazy-metropolis", "drop_rate": drop_rate, "seed": 3}
     problem = mile.torch.Problem(zero_linear(), half_mse, shards, batch="full", gradient=gradient, gradient_norm=True)
     arguments: dict[str, Any] = {"network": network, "algorithms": algorithms, "rounds": 8, "eval_every": 4, "seeds": [5]}

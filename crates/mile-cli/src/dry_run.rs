@@ -146,7 +146,7 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
         let mut cells = vec![
             algorithm.label.clone(),
             number(algorithm.schedule.step_size),
-            planned.parameters.local_steps.map_or("1".into(), |steps| steps.to_string()),
+            planned.parameters.steps_in_words(),
             planned.vectors_stored.to_string(),
             planned.first_round.vectors_sent.to_string(),
             HumanBytes(plan.memory(job)).to_string(),

@@ -49,10 +49,12 @@ impl NetworkArguments {
     ) -> anyhow::Result<NetworkSpec> {
         let whole = |number: u64| i64::try_from(number).map(Value::Integer);
         let path = |path: &PathBuf| Value::from(path.display().to_string());
+        // Their graphs have weights of their own, so that there is no other topology.
+        let is_alone = matches!(time_varying, Some("one-peer-hypercube" | "base-k"));
         let entries = [
-            ("topology", Some(self.topology.as_str().into())),
+            ("topology", (!is_alone).then(|| self.topology.as_str().into())),
             ("agents", Some(whole(self.agents)?)),
-            ("mixing", Some(self.mixing.as_str().into())),
+            ("mixing", (!is_alone).then(|| self.mixing.as_str().into())),
             ("drop_rate", drop_rate.map(Value::Float)),
             ("time_varying", time_varying.map(Value::from)),
             ("p", self.p.map(Value::Float)),

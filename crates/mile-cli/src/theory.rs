@@ -120,7 +120,9 @@ fn with_arguments<'a>(
     xi: Option<WeightChoice>,
     gamma: Option<WeightChoice>,
 ) -> Inquiry<'a> {
-    inquiry.local_steps = arguments.local_steps.unwrap_or(inquiry.local_steps);
+    if let Some(local_steps) = arguments.local_steps {
+        (inquiry.local_steps, inquiry.own_steps) = (local_steps, None);
+    }
     if xi.is_some() {
         (inquiry.xi, inquiry.gamma) = (xi.unwrap_or(inquiry.xi), None);
     }

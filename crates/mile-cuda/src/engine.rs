@@ -28,7 +28,7 @@ use mile::ranks::{Alone, Together};
 use mile::real::Real;
 use mile::sparse::SparseRows;
 use mile::steady::message_bytes;
-use mile::verbs::{Verb, Verbs};
+use mile::verbs::{Noted, Verb, Verbs};
 
 use crate::decay::WeightDecay;
 use crate::device::{Buffer, Device, DeviceError};
@@ -54,6 +54,8 @@ pub struct GpuAgents<'a, T: Real> {
     seed: u64,
     vectors: Vectors<T>,
     matrices: Vec<MatrixPart>,
+    /// The own numbers of local steps of all agents of the network, where they differ.
+    own_steps: Vec<u64>,
     noted: Verbs,
     round: u64,
     weights: SparseRows,
@@ -123,6 +125,7 @@ impl<'a, T: Real> GpuAgents<'a, T> {
             seed,
             vectors,
             matrices: parts::matrices(problem, method)?,
+            own_steps: method.own_steps().unwrap_or_default().to_vec(),
             noted: Verbs::new(count),
             round: 0,
             weights,
@@ -152,23 +155,37 @@ impl<'a, T: Real> GpuAgents<'a, T> {
         self.objective.is_some()
     }
 
+    /// The rows that a verb is for, in contiguous ranges.
+    fn rows_of(&self, noted: &Noted) -> Vec<Range<usize>> {
+        let moves = |agent: &usize| noted.is_for(*agent, &self.own_steps);
+        let same = self.hosted.chunk_by(|one, next| moves(one) == moves(next));
+        let ends = same.scan(0, |end, agents| {
+            *end += agents.len();
+            Some((*end - agents.len()..*end, moves(&agents[0])))
+        });
+        ends.filter(|(_, moves)| *moves).map(|(rows, _)| rows).collect()
+    }
+
     /// Adds the commands of a verb; `weights` are those of the round, if some edges are down in some rounds.
-    fn lower(&self, verb: &Verb, weights: Option<usize>, work: &mut Work) {
-        let vectors = &self.vectors;
-        match *verb {
+    fn lower(&self, noted: &Noted, weights: Option<usize>, work: &mut Work) {
+        let (vectors, rows) = (&self.vectors, &self.rows_of(noted)[..]);
+        match noted.verb {
             Verb::Gradient { x, g, draw } => {
                 if let Some(objective) = &self.objective {
                     let draw = Draw { seed: self.seed, step: draw };
-                    objective.gradients(vectors.place(x), vectors.place(g), Some(draw), work);
+                    let rows: Vec<usize> = rows.iter().cloned().flatten().collect();
+                    objective.gradients(&rows, vectors.place(x), vectors.place(g), Some(draw), work);
                 }
             }
-            Verb::Combine { y, keep, ref terms, used } => vectors.combine(y, keep, &terms[..used], work),
+            Verb::Combine { y, keep, ref terms, used } => {
+                vectors.combine(rows, y, keep, &terms[..used], work)
+            }
             Verb::Prox { x, step } => {
                 let weight = self.problem.penalty().map_or(0.0, |penalty| penalty.weight());
-                vectors.prox(x, step * weight, work);
+                vectors.prox(rows, x, step * weight, work);
             }
-            Verb::Optimise(ref step) => vectors.adam(step, work),
-            Verb::Clip { g, most } => vectors.clip(g, most, work),
+            Verb::Optimise(ref step) => vectors.adam(rows, step, work),
+            Verb::Clip { g, most } => vectors.clip(rows, g, most, work),
             Verb::Pull { from, to } => vectors.pull(from, to, weights, work),
             Verb::Forget { scratch } => vectors.fill(scratch, T::nan(), work),
             _ => {}
@@ -185,8 +202,8 @@ impl<'a, T: Real> GpuAgents<'a, T> {
     fn carry_out(&mut self) -> Result<(), DeviceError> {
         let mut work = Work::default();
         let weights = self.weights_of_round(&mut work);
-        for verb in (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage)) {
-            self.lower(verb, weights, &mut work);
+        for noted in (0..self.noted.stages()).flat_map(|stage| self.noted.stage(stage)) {
+            self.lower(noted, weights, &mut work);
         }
         if self.noted.exchanges() > 0 && std::mem::take(&mut self.asks_for_norm) {
             self.vectors.squares(Vector(0), &mut work);
@@ -294,6 +311,11 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         compress(self, pull)?;
         let whole = self.pull(round, &[(pull.from, pull.to)])?;
         Ok(whole / (dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(dim) as u64)
+    }
+
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.noted.only(own);
+        Ok(parts::movers(self.hosted.iter().copied(), &self.own_steps, own))
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

@@ -52,8 +52,8 @@ pub(crate) struct Model {
 
 /// The objectives of the agents hosted here, on the device.
 pub(crate) trait Objective: Send {
-    /// Adds `out_i <- grad f_i(x_i)` for all of them, on the samples of a draw, or exactly if no draw is given.
-    fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work);
+    /// Adds `out_i <- grad f_i(x_i)` for these rows, on the samples of a draw, or exactly if no draw is given.
+    fn gradients(&self, rows: &[usize], x: Place, out: Place, draw: Option<Draw>, work: &mut Work);
 
     /// Numbers that [`evaluate`](Self::evaluate) writes for each model.
     fn numbers(&self) -> usize;

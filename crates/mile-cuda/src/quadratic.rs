@@ -121,8 +121,8 @@ impl DeviceQuadratic {
         })
     }
 
-    fn rows(&self, x: Place, out: Place, rows: &mut Descriptors) {
-        for agent in 0..self.agents {
+    fn rows(&self, of: impl Iterator<Item = usize>, x: Place, out: Place, rows: &mut Descriptors) {
+        for agent in of {
             rows.address(x.row(agent)).address(out.row(agent));
             let [u, b] = [&self.normals, &self.minimisers].map(|of| of.at().plus(agent * self.row).bits());
             rows.address(u).address(b).address(self.curvature.at().bits()).end();
@@ -131,9 +131,9 @@ impl DeviceQuadratic {
 }
 
 impl Objective for DeviceQuadratic {
-    fn gradients(&self, x: Place, out: Place, _: Option<Draw>, work: &mut Work) {
+    fn gradients(&self, of: &[usize], x: Place, out: Place, _: Option<Draw>, work: &mut Work) {
         let mut rows = Descriptors::default();
-        self.rows(x, out, &mut rows);
+        self.rows(of.iter().copied(), x, out, &mut rows);
         // A draw changes nothing: all gradients are exact, and can be computed together.
         work.add(Kind::Rows { program: self.program, task: Task::Gradients }, rows, 0, self.agents);
     }
@@ -147,7 +147,7 @@ impl Objective for DeviceQuadratic {
         let mut rows = Descriptors::default();
         for (k, model) in models.iter().enumerate() {
             let out = Place { at: out + (k * self.agents * 8) as u64, stride: 8 };
-            self.rows(Place { at: model.at, stride: 0 }, out, &mut rows);
+            self.rows(0..self.agents, Place { at: model.at, stride: 0 }, out, &mut rows);
         }
         work.add(Kind::Rows { program: self.program, task: Task::Losses }, rows, 0, self.agents);
     }

@@ -127,6 +127,8 @@ pub(crate) struct DeviceTable {
     /// The agents, and the samples of each.
     hosted: Vec<usize>,
     samples: Vec<usize>,
+    /// The first sample of each agent.
+    firsts: Vec<usize>,
     /// Bytes of a target, and of the features of a row.
     number: usize,
     row: usize,
@@ -195,6 +197,7 @@ impl DeviceTable {
             factors: hosted.iter().map(|agent| table.factors()[*agent]).collect(),
             batch: table.batch(),
             hosted: hosted.to_vec(),
+            firsts: (0..samples.len()).map(|row| samples[..row].iter().sum()).collect(),
             samples,
             number: size_of::<T>(),
             row: columns * size_of::<T>(),
@@ -209,43 +212,38 @@ impl DeviceTable {
         }
     }
 
-    /// Adds the objectives of all agents, on the samples at these places of the job's data or on all; returns the largest number of rows.
-    fn rows(&self, x: Place, out: Place, lists: Option<&[usize]>, rows: &mut Descriptors) -> usize {
-        let (mut first, mut most) = (0, 0);
-        for (row, all) in self.samples.iter().enumerate() {
-            let used = if lists.is_some() { self.used(*all) } else { *all };
-            rows.address(x.row(row)).address(out.row(row));
-            rows.address(self.features.at().plus(first * self.row).bits());
-            rows.address(self.targets.at().plus(first * self.number).bits());
-            for numbers in [&self.weights, &self.offsets] {
-                let at = numbers.as_ref().map(|numbers| numbers.at().plus(first * self.number).bits());
-                rows.address(at.unwrap_or(0));
-            }
-            match lists {
-                Some(lists) => rows.place(lists[row]),
-                None => rows.address(0),
-            };
-            // What a block sums must not depend on the other jobs.
-            rows.numbers(&[self.factors[row]]).two(used, splits(used)).end();
-            first += all;
-            most = most.max(used);
+    /// Adds the objective of a row, on the samples at this place of the job's data or on all; returns their number.
+    fn row(&self, row: usize, x: Place, out: Place, list: Option<usize>, rows: &mut Descriptors) -> usize {
+        let (all, first) = (self.samples[row], self.firsts[row]);
+        let used = if list.is_some() { self.used(all) } else { all };
+        rows.address(x.row(row)).address(out.row(row));
+        rows.address(self.features.at().plus(first * self.row).bits());
+        rows.address(self.targets.at().plus(first * self.number).bits());
+        for numbers in [&self.weights, &self.offsets] {
+            let at = numbers.as_ref().map(|numbers| numbers.at().plus(first * self.number).bits());
+            rows.address(at.unwrap_or(0));
         }
-        most
+        match list {
+            Some(list) => rows.place(list),
+            None => rows.address(0),
+        };
+        // What a block sums must not depend on the other jobs.
+        rows.numbers(&[self.factors[row]]).two(used, splits(used)).end();
+        used
     }
 }
 
 impl Objective for DeviceTable {
-    fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
+    fn gradients(&self, of: &[usize], x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
         let draw = draw.filter(|_| self.batch != Batch::Full);
-        let mut lists = Vec::new();
-        if let Some(draw) = draw {
-            for (agent, all) in self.hosted.iter().zip(&self.samples) {
-                let rows: Vec<u32> = self.batch.samples(*all, *agent, draw).map(|row| row as u32).collect();
-                lists.push(work.data(&rows));
-            }
+        let (mut rows, mut most) = (Descriptors::default(), 0);
+        for &row in of {
+            let list = draw.map(|draw| {
+                let drawn = self.batch.samples(self.samples[row], self.hosted[row], draw);
+                work.data(&drawn.map(|row| row as u32).collect::<Vec<_>>())
+            });
+            most = most.max(self.row(row, x, out, list, &mut rows));
         }
-        let mut rows = Descriptors::default();
-        let most = self.rows(x, out, draw.map(|_| &lists[..]), &mut rows);
         let kind = Kind::Rows { program: self.program, task: Task::Gradients };
         work.add(kind, rows, most, self.samples.len());
     }
@@ -259,7 +257,10 @@ impl Objective for DeviceTable {
         let (mut rows, mut most) = (Descriptors::default(), 0);
         for (k, model) in models.iter().enumerate() {
             let out = Place { at: out + (k * self.samples.len() * 8) as u64, stride: 8 };
-            most = self.rows(Place { at: model.at, stride: 0 }, out, None, &mut rows);
+            let x = Place { at: model.at, stride: 0 };
+            for row in 0..self.samples.len() {
+                most = most.max(self.row(row, x, out, None, &mut rows));
+            }
         }
         let kind = Kind::Rows { program: self.program, task: Task::Losses };
         work.add(kind, rows, most, self.samples.len());

@@ -1,6 +1,7 @@
 //! The vectors of all agents of a job in the device's memory, and the commands of the verbs on them.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use mile::agents::{OptimiserStep, Vector};
 use mile::optimiser::{AdamNumbers, CLIP_LEAST, norm_lanes};
@@ -226,18 +227,38 @@ impl<T: Real> Vectors<T> {
         self.agents * self.stride
     }
 
-    /// `y <- keep y + sum_k a_k v_k`; if keep is 0 the old y is not read.
-    pub(crate) fn combine(&self, y: Vector, keep: f64, terms: &[(f64, Vector)], work: &mut Work) {
-        let (mut at, mut numbers) = ([0; MOST_TERMS], [T::zero(); 2 + MOST_TERMS]);
+    /// Where the row of an agent is.
+    fn at_row(&self, v: Vector, row: usize) -> u64 {
+        self.place(v).row(row)
+    }
+
+    /// The most rows in one of these ranges.
+    fn most(rows: &[Range<usize>]) -> usize {
+        rows.iter().map(Range::len).max().unwrap_or(0)
+    }
+
+    /// `y <- keep y + sum_k a_k v_k` in these rows; if keep is 0 the old y is not read.
+    pub(crate) fn combine(
+        &self,
+        rows: &[Range<usize>],
+        y: Vector,
+        keep: f64,
+        terms: &[(f64, Vector)],
+        work: &mut Work,
+    ) {
+        let mut numbers = [T::zero(); 2 + MOST_TERMS];
         numbers[0] = T::of(keep);
-        for (k, (a, v)) in terms.iter().enumerate() {
-            at[k] = self.at(*v);
-            numbers[1 + k] = T::of(*a);
+        let factors = terms.iter().map(|(a, _)| T::of(*a));
+        numbers[1..].iter_mut().zip(factors).for_each(|(number, a)| *number = a);
+        let mut each = Descriptors::default();
+        for rows in rows {
+            let mut at = [0; MOST_TERMS];
+            at.iter_mut().zip(terms).for_each(|(at, (_, v))| *at = self.at_row(*v, rows.start));
+            each.address(self.at_row(y, rows.start)).addresses(&at);
+            each.long(rows.len() * self.stride).numbers(&numbers).end();
         }
-        let mut one = Descriptors::default();
-        one.address(self.at(y)).addresses(&at).long(self.numbers()).numbers(&numbers).end();
         let kind = Kind::Combine { replaces: keep == 0.0 && !terms.is_empty(), terms: terms.len() };
-        work.add(kind, one, self.numbers() * size_of::<T>() / ALIGNMENT, self.agents);
+        work.add(kind, each, Self::most(rows) * self.wide(), self.agents);
     }
 
     /// `to <- (W - I) from`, with the weights of all edges or with those of a round, at this place of the job's data.
@@ -287,35 +308,46 @@ impl<T: Real> Vectors<T> {
         work.add(Kind::Gather, one, self.wide(), rows.len());
     }
 
-    /// The proximal step with this threshold, if some columns are penalised.
-    pub(crate) fn prox(&self, x: Vector, threshold: f64, work: &mut Work) {
+    /// The proximal step with this threshold in these rows, if some columns are penalised.
+    pub(crate) fn prox(&self, rows: &[Range<usize>], x: Vector, threshold: f64, work: &mut Work) {
         let Some(penalised) = &self.penalised else { return };
-        let mut one = Descriptors::default();
-        one.address(self.at(x)).address(address(penalised.at())).long(self.dim).long(self.stride);
-        one.two(self.agents, 0).numbers(&[T::of(threshold), T::zero()]).end();
-        work.add(Kind::Prox, one, self.dim, self.agents);
+        let mut each = Descriptors::default();
+        for rows in rows {
+            let at = self.at_row(x, rows.start);
+            each.address(at).address(address(penalised.at())).long(self.dim).long(self.stride);
+            each.two(rows.len(), 0).numbers(&[T::of(threshold), T::zero()]).end();
+        }
+        work.add(Kind::Prox, each, self.dim, Self::most(rows));
     }
 
-    /// A step of AdamW or AMSGrad.
-    pub(crate) fn adam(&self, step: &OptimiserStep, work: &mut Work) {
+    /// A step of AdamW or AMSGrad in these rows.
+    pub(crate) fn adam(&self, rows: &[Range<usize>], step: &OptimiserStep, work: &mut Work) {
         let numbers = AdamNumbers::<T>::of(&step.by);
         let AdamNumbers { first, second, root, eps, keep, step: alpha, factors } = numbers;
         let by = [first[0], first[1], second[0], second[1], root, eps, keep, alpha, factors[0], factors[1]];
-        let optional = |v: Option<Vector>| v.map_or(0, |v| self.at(v));
         let [m, v, largest] = [0, 1, 2].map(|k| step.states().nth(k));
-        let mut one = Descriptors::default();
-        one.address(self.at(step.x)).addresses(&[m, v, largest].map(optional)).address(self.at(step.g));
-        one.addresses(&[step.inner, step.shift].map(optional)).long(self.numbers()).numbers(&by).end();
-        work.add(Kind::Adam, one, self.numbers() * size_of::<T>() / ALIGNMENT, self.agents);
+        let mut each = Descriptors::default();
+        for rows in rows {
+            let at = |v: Vector| self.at_row(v, rows.start);
+            let optional = |v: Option<Vector>| v.map_or(0, at);
+            each.address(at(step.x)).addresses(&[m, v, largest].map(optional)).address(at(step.g));
+            each.addresses(&[step.inner, step.shift].map(optional));
+            each.long(rows.len() * self.stride).numbers(&by).end();
+        }
+        work.add(Kind::Adam, each, Self::most(rows) * self.wide(), self.agents);
     }
 
-    /// Shortens gradients to the norm `most`.
-    pub(crate) fn clip(&self, g: Vector, most: f64, work: &mut Work) {
-        let mut one = Descriptors::default();
-        one.address(self.at(g)).address(address(self.norms.at())).address(address(self.factors.at()));
-        one.long(self.dim).long(self.stride).long(norm_lanes(self.dim)).two(self.agents, 0);
-        one.numbers(&[most, CLIP_LEAST]).end();
-        work.add(Kind::Clip, one, self.dim, self.agents);
+    /// Shortens gradients in these rows to the norm `most`.
+    pub(crate) fn clip(&self, rows: &[Range<usize>], g: Vector, most: f64, work: &mut Work) {
+        let (lanes, mut each) = (norm_lanes(self.dim), Descriptors::default());
+        for rows in rows {
+            each.address(self.at_row(g, rows.start));
+            each.address(self.norms.from::<f64>(rows.start * lanes).bits());
+            each.address(self.factors.from::<f64>(rows.start).bits());
+            each.long(self.dim).long(self.stride).long(lanes).two(rows.len(), 0);
+            each.numbers(&[most, CLIP_LEAST]).end();
+        }
+        work.add(Kind::Clip, each, self.dim, Self::most(rows));
     }
 
     /// Sets all numbers of a vector.

@@ -157,6 +157,7 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
     Inquiry {
         network: plan.network(),
         local_steps: parameters.local_steps.unwrap_or(1),
+        own_steps: parameters.own_steps.as_deref(),
         xi: parameters.xi.map_or(WeightChoice::Paper, WeightChoice::from),
         gamma: parameters.gamma.map(WeightChoice::Number),
         momentum: parameters.checked_momentum(&algorithms[k].entry.name).ok().flatten(),

@@ -54,7 +54,7 @@ impl Costs {
         let n = spec.network.agents as f64;
         let rows = objectives.rows(spec.seeds[0])?;
         let RowCounts { all, run, .. } = rows.unwrap_or(RowCounts { all: 1, run: 1, largest_sample: 0 });
-        let steps: f64 = spec.algorithms.iter().map(AlgorithmSpec::steps_per_round).sum();
+        let steps: f64 = spec.algorithms.iter().map(AlgorithmSpec::gradients_per_round).sum();
         let steps = steps / spec.algorithms.len().max(1) as f64;
         let EvaluationRows { training, test, .. } = objectives.evaluation_rows()?.unwrap_or(EvaluationRows {
             training: all * n as u64,

@@ -184,6 +184,11 @@ fn time_varying(varying: &TimeVarying) -> String {
             let edges: Vec<Vec<_>> = graphs.iter().map(|graph| graph.edges().collect()).collect();
             format!("{varying}, {}", digest::of_bytes(format!("{edges:?}").as_bytes()))
         }
+        TimeVarying::WeightedInTurn(graphs) => {
+            let bits = |(i, j, w): (usize, usize, f64)| (i, j, w.to_bits());
+            let edges: Vec<Vec<_>> = graphs.iter().map(|graph| graph.edges().map(bits).collect()).collect();
+            format!("{varying}, {}", digest::of_bytes(format!("{edges:?}").as_bytes()))
+        }
         _ => varying.to_string(),
     }
 }

@@ -36,7 +36,7 @@ use crate::spec::Spec;
 use crate::start;
 use crate::store::{JobStatus, Outcome, Store};
 
-use methods::{build, check_later_networks, plan_algorithm};
+use methods::{build_in, check_later_networks, plan_algorithm};
 
 pub(crate) use clock::JobClock;
 pub(crate) use methods::first_auto;
@@ -121,19 +121,20 @@ impl Plan {
     }
 
     fn hosting(mut spec: Spec, membership: Membership, hosted: Vec<usize>) -> Result<Self, LabError> {
-        let network = &membership.epochs()[0].network;
-        let agents = membership.numbers();
+        let first = &membership.epochs()[0];
+        let (network, agents) = (&first.network, membership.numbers());
         let time = spec.time.as_ref().map(|time| time.build(&membership)).transpose()?;
         let size = with_precision!(spec.precision, T => problems::check::<T>(&spec, agents, hosted.len()))?;
         for (k, algorithm) in spec.algorithms.iter_mut().enumerate().filter(|_| size.has_penalty) {
             algorithm.entry.check_penalty().map_err(|error| invalid(k, &algorithm.entry, error))?;
             algorithm.parameters.penalty = true;
         }
+        methods::check_own_steps(&spec, agents)?;
         methods::check_matrices(&spec, &size.tensors)?;
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
         let smoothness = auto::smoothness(&spec)?;
         auto::choose_step_sizes(&mut spec, network, smoothness)?;
-        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, network, chosen, smoothness);
+        let planned = |(k, chosen)| plan_algorithm(k, &mut spec, first, chosen, smoothness);
         let methods: Vec<PlannedMethod> =
             chosen.into_iter().enumerate().map(planned).collect::<Result<_, _>>()?;
         check_later_networks(&spec, &methods, &membership)?;
@@ -260,8 +261,8 @@ impl Plan {
     pub fn method_in(&self, job: Job, epoch: usize) -> Result<Box<dyn Method>, LabError> {
         let (entry, parameters) =
             (&self.spec.algorithms[job.algorithm].entry, &self.methods[job.algorithm].parameters);
-        let network = self.membership.epochs().get(epoch).map_or(self.network(), |epoch| &epoch.network);
-        build(job.algorithm, entry, parameters, network, job.seed)
+        let epochs = self.membership.epochs();
+        build_in(job.algorithm, entry, parameters, epochs.get(epoch).unwrap_or(&epochs[0]), job.seed)
     }
 
     /// The problem of a seed, shared by all jobs of that seed.

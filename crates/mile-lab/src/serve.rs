@@ -87,7 +87,7 @@ impl LiveView {
             asked: None,
             end_seen: false,
         };
-        let steps = plan.spec.algorithms.iter().map(AlgorithmSpec::steps_per_round).collect();
+        let steps = plan.spec.algorithms.iter().map(AlgorithmSpec::gradients_per_round).collect();
         let pace = Pace::new(plan.jobs(), plan.spec.rounds, steps);
         let shared = Arc::new(Shared { state: Mutex::new(state), pace: Mutex::new(pace) });
         let served = shared.clone();

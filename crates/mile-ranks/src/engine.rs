@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::block;
-use mile::engine::parts::{Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
+use mile::engine::parts::{self, Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
 use mile::engine::{Engine, HostError};
 use mile::method::Method;
 use mile::network::Network;
@@ -21,7 +21,7 @@ use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::real::Real;
 use mile::steady::{Summaries, message_bytes, remember};
-use mile::verbs::{LocalWork, Rows, Verb, Verbs};
+use mile::verbs::{LocalWork, Noted, Rows, Verb, Verbs};
 
 use crate::exchange::Crossing;
 use crate::placement::Placement;
@@ -43,6 +43,8 @@ pub struct RankEngine<'a, T, C> {
     dim: usize,
     blocks: Vec<Vec<T>>,
     matrices: Vec<MatrixPart>,
+    /// The own numbers of local steps, where agents differ in them.
+    own_steps: Vec<u64>,
     noted: Verbs,
     /// What crosses ranks, for the edges that were up in the last round.
     crossing: Crossing,
@@ -76,6 +78,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
             seed,
             dim: problem.dim(),
             matrices: matrices(problem, method)?,
+            own_steps: method.own_steps().unwrap_or_default().to_vec(),
             noted: Verbs::new(blocks.len()),
             blocks,
             crossing,
@@ -95,7 +98,8 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let agents = self.placement.agents(self.transport.rank());
         let dim = self.dim;
-        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
+        let (matrices, own_steps) = (&self.matrices[..], &self.own_steps[..]);
+        let work = LocalWork { problem: self.problem, seed: self.seed, matrices, own_steps };
         let noted = self.noted.stage(0);
         let threads = self.pool.is_worth();
         if !self.is_wide() {
@@ -104,7 +108,7 @@ impl<'a, T: Real, C: RankTransport> RankEngine<'a, T, C> {
             return Rows::each(agents, &mut self.blocks, dim, threads, serve);
         }
         for verb in noted {
-            if let Verb::Combine { y, keep, ref terms, used } = *verb {
+            if let &Noted { verb: Verb::Combine { y, keep, ref terms, used }, only: None } = verb {
                 let mut out = std::mem::take(&mut self.blocks[y.0]);
                 let lent: Vec<(f64, &[T])> =
                     terms[..used].iter().map(|(a, v)| (*a, &self.blocks[v.0][..])).collect();
@@ -269,6 +273,12 @@ impl<T: Real, C: RankTransport> Agents for RankEngine<'_, T, C> {
         self.exchange_compressed(pull)?;
         self.guard.end();
         Ok(self.crossing.messages * pull.by.message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.noted.only(own);
+        let hosted = self.placement.agents(self.transport.rank()).iter().copied();
+        Ok(parts::movers(hosted, &self.own_steps, own))
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

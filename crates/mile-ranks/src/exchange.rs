@@ -55,8 +55,11 @@ impl Crossing {
         let mut peers: BTreeMap<usize, RankPeer> = BTreeMap::new();
         let mut up: Vec<Vec<(usize, f64)>> = Vec::new();
         for (k, agent) in placement.agents(rank).iter().enumerate() {
-            let is_up = |(j, _): &&(usize, f64)| j != agent && network.edge_is_up(seed, *agent, *j, round);
-            let row: Vec<(usize, f64)> = rows.row(*agent).iter().filter(is_up).copied().collect();
+            let others = rows.row(*agent).iter().filter(|(j, _)| j != agent);
+            let weight = |(j, _): &(usize, f64)| {
+                network.weight_in_round(seed, (*agent, *j), round).map(|weight| (*j, weight))
+            };
+            let row: Vec<(usize, f64)> = others.filter_map(weight).collect();
             for (j, _) in row.iter().filter(|(j, _)| !here(*j)) {
                 let other = placement.rank_of(*j);
                 let peer =

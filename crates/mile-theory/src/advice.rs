@@ -121,7 +121,7 @@ fn question<'a>(plan: &AdvisedRun<'a>) -> Question<'a> {
 
 /// Whether the agents reach consensus as the step size goes to zero, and whether that is proven.
 fn weights(plan: &AdvisedRun, spectrum: &Spectrum, advice: &mut Vec<Advice>) -> Result<(), TheoryError> {
-    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let method = plan.entry.build(&plan.parameters.alike(), plan.network, plan.seed)?;
     let growth = contraction(&Modes::of(&*method)?, spectrum)?;
     let title = &plan.entry.title;
     if growth > 1.0 + 1e-9 {
@@ -213,7 +213,7 @@ fn drops(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryError>
     if !plan.network.varies() || plan.network.agents() > MAX_SIMULATED_AGENTS {
         return Ok(());
     }
-    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let method = plan.entry.build(&plan.parameters.alike(), plan.network, plan.seed)?;
     let growth = growth_under_drops(&*method, plan.network, plan.seed)?;
     if growth.is_stable() {
         return Ok(());
@@ -261,7 +261,7 @@ fn step_size(plan: &AdvisedRun, advice: &mut Vec<Advice>) -> Result<(), TheoryEr
     let Some(smoothness) = plan.smoothness.filter(|_| !plan.parameters.is_preconditioned()) else {
         return Ok(());
     };
-    let method = plan.entry.build(plan.parameters, plan.network, plan.seed)?;
+    let method = plan.entry.build(&plan.parameters.alike(), plan.network, plan.seed)?;
     let limit = StepLimits::of(&*method, plan.network, plan.seed)?.step_size(valid_smoothness(smoothness)?);
     let (given, title, largest) = (plan.step_size, &plan.entry.title, number(smoothness));
     let quadratics = format!("quadratics with curvature up to {largest} that differ between agents");

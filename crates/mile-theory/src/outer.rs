@@ -31,7 +31,7 @@ pub fn choose_xi(
     };
     let mut xi = plain.last() / outer.gain().max(1.0);
     while network.agents() > 1 && xi > LEAST {
-        let twice = Parameters { xi: Some(with(f64::min(2.0 * xi, 1.0))), ..parameters.clone() };
+        let twice = Parameters { xi: Some(with(f64::min(2.0 * xi, 1.0))), ..parameters.alike() };
         let method = entry.build(&twice, network, 0)?;
         if contraction(&Modes::of(&*method)?, network.spectrum())? < 1.0 {
             break;

@@ -24,8 +24,10 @@ use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, v
 pub struct Inquiry<'a> {
     /// The network.
     pub network: &'a Network,
-    /// Local steps tau.
+    /// Local steps tau; the largest number, if agents have numbers of their own.
     pub local_steps: u64,
+    /// The agents' own numbers of local steps, if they have them.
+    pub own_steps: Option<&'a [u64]>,
     /// Weight xi of the correction.
     pub xi: WeightChoice,
     /// Weight gamma of the mixing; without it gamma = xi, the paper's method.
@@ -52,6 +54,7 @@ impl<'a> Inquiry<'a> {
         Self {
             network,
             local_steps: 10,
+            own_steps: None,
             xi: WeightChoice::Paper,
             gamma: None,
             momentum: None,
@@ -108,8 +111,10 @@ pub struct TheoryReport {
     pub lambda_n: f64,
     /// 1 - max(|lambda_2|, |lambda_n|).
     pub spectral_gap: f64,
-    /// tau.
+    /// tau; the largest, if agents have numbers of their own.
     pub local_steps: u64,
+    /// The harmonic mean of the agents' own numbers of local steps, in proportion to which MILE and LED progress; none if they have no own numbers.
+    pub local_steps_harmonic: Option<f64>,
     /// The paper's upper bound of xi: 2/(tau + 3).
     pub xi_paper_max: f64,
     /// The same condition with this graph's spectrum: 4/((tau + 3)(1 - lambda_n)).
@@ -182,6 +187,10 @@ pub struct TheoryReport {
     pub advice: Vec<Advice>,
 }
 
+fn harmonic_mean(own: &[u64]) -> f64 {
+    own.len() as f64 / own.iter().map(|steps| 1.0 / *steps as f64).sum::<f64>()
+}
+
 impl TheoryReport {
     /// Computes the report.
     pub fn new(inquiry: &Inquiry) -> Result<Self, TheoryError> {
@@ -209,6 +218,7 @@ impl TheoryReport {
             lambda_n: extremes.lambda_n,
             spectral_gap: spectral_gap(extremes),
             local_steps: tau,
+            local_steps_harmonic: inquiry.own_steps.map(harmonic_mean),
             xi_paper_max: ranges.paper,
             xi_spectrum_max: ranges.spectrum,
             xi_exact_max: ranges.exact,

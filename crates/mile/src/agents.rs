@@ -181,6 +181,17 @@ pub trait Agents: Send {
     /// [`pull`](Self::pull) does it. Returns the bytes sent from here.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError>;
 
+    /// From now on verbs are for those hosted agents only that have this [own number](crate::method::Method::own_steps) of local steps,
+    /// or for all of them again; returns how many that are. Exchanges are for all.
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        match own {
+            None => Ok(self.hosted().len() as u64),
+            Some(_) => {
+                Err(AgentsError::Method("its agents differ in local steps, which this engine cannot".into()))
+            }
+        }
+    }
+
     /// Applies a function to vectors, which differ; refused by engines that do not host rows in a form it can be given.
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         let _ = (function, vectors);
@@ -222,6 +233,8 @@ pub struct Step<'a> {
     /// Communication rounds done.
     pub round: u64,
     pub(crate) draw: u64,
+    /// How many hosted agents it is for.
+    pub(crate) movers: u64,
     pub(crate) agents: &'a mut dyn Agents,
     pub(crate) costs: &'a mut Costs,
     pub(crate) mixed: bool,
@@ -231,7 +244,24 @@ impl Step<'_> {
     /// `g_i <- grad f_i(x_i)`. Two calls in one step use the same mini-batch.
     pub fn gradient(&mut self, x: Vector, g: Vector) -> Result<(), AgentsError> {
         self.agents.gradient(x, g, self.draw)?;
-        self.costs.gradient_evals += self.agents.hosted().len() as u64;
+        self.costs.gradient_evals += self.movers;
+        Ok(())
+    }
+
+    /// Does this for the agents with this own number of local steps only, whose own time is t.
+    pub(crate) fn only(
+        &mut self,
+        own: u64,
+        t: u64,
+        work: impl FnOnce(&mut Self) -> Result<(), AgentsError>,
+    ) -> Result<(), AgentsError> {
+        let all = (self.movers, self.draw);
+        (self.movers, self.draw) = (self.agents.only(Some(own))?, t + 1);
+        if self.movers > 0 {
+            work(self)?;
+        }
+        self.agents.only(None)?;
+        (self.movers, self.draw) = all;
         Ok(())
     }
 

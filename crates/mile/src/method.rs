@@ -95,6 +95,12 @@ pub trait Method: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// The numbers of local steps in a round, by agent, where agents differ in them. An agent with fewer than the others waits at the
+    /// beginning of the round.
+    fn own_steps(&self) -> Option<&[u64]> {
+        None
+    }
+
     /// The optimiser of its local steps, if that steps along the matrices of the problem's variable.
     fn muon(&self) -> Option<&Muon> {
         None

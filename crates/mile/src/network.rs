@@ -1,5 +1,6 @@
 //! A graph with its mixing matrix, which of its edges are used in a round, and their drop rate.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use rand::RngExt;
@@ -10,7 +11,7 @@ use crate::outages::{Bursts, Outages};
 use crate::random::{Purpose, stream};
 use crate::sparse::SparseRows;
 use crate::spectrum::{self, Extremes, Spectrum};
-use crate::varying::TimeVarying;
+use crate::varying::{TimeVarying, WeightedGraph};
 
 /// A communication network: a connected graph, a mixing matrix on it, how it changes from round to round, and the
 /// probability that an edge drops.
@@ -51,6 +52,9 @@ pub enum NetworkError {
         /// The larger agent.
         j: usize,
     },
+    /// Graphs with weights of their own come with their network.
+    #[error("graphs with weights of their own have no other network: use Network::in_turn")]
+    OwnWeights,
     /// An edge of the network is never used.
     #[error("the edge {0}-{1} is in none of the graphs used in turn: leave it out of the network's graph")]
     UnusedEdge(usize, usize),
@@ -77,6 +81,29 @@ impl Network {
         mixing.check_graph(&graph)?;
         let (varying, bursts, absence) = (None, None, None);
         Ok(Self { graph, mixing, varying, drop_rate: 0.0, bursts, absence, spectrum: OnceLock::new() })
+    }
+
+    /// Graphs with weights of their own, one after the other, then again from the first. The network's graph has the edges of all of them, and its mixing matrix is their
+    /// mean.
+    ///
+    /// ```
+    /// use mile::{network::Network, varying::finite};
+    /// let network = Network::in_turn(finite::base_k(25, 1))?;
+    /// assert_eq!(network.time_varying().map(ToString::to_string).as_deref(), Some("11 graphs with weights in turn"));
+    /// # Ok::<(), mile::network::NetworkError>(())
+    /// ```
+    pub fn in_turn(turns: Vec<WeightedGraph>) -> Result<Self, NetworkError> {
+        let Some(first) = turns.first() else { return Err(NetworkError::NoTurns) };
+        let agents = first.graph().agents();
+        let mut sums: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (i, j, weight) in turns.iter().flat_map(WeightedGraph::edges) {
+            *sums.entry((i, j)).or_default() += weight;
+        }
+        let graph = Graph::from_edges(agents, sums.keys().copied())?.connected()?;
+        let mean = |i: usize, j: usize| sums[&(i.min(j), i.max(j))] / turns.len() as f64;
+        let mixing = MixingMatrix::from_edges(&graph, mean)?;
+        let network = Self::with_matrix(graph, mixing)?;
+        Ok(Self { varying: Some(TimeVarying::WeightedInTurn(turns)), ..network })
     }
 
     /// The same network, with each edge down in a communication round with this probability.
@@ -109,6 +136,9 @@ impl Network {
     /// # Ok::<(), mile::network::NetworkError>(())
     /// ```
     pub fn with_time_varying(mut self, varying: TimeVarying) -> Result<Self, NetworkError> {
+        if let TimeVarying::WeightedInTurn(_) = &varying {
+            return Err(NetworkError::OwnWeights);
+        }
         if let TimeVarying::InTurn(graphs) = &varying {
             if graphs.is_empty() && self.graph.edges().next().is_some() {
                 return Err(NetworkError::NoTurns);
@@ -228,6 +258,16 @@ impl Network {
         self.varying.as_ref().is_none_or(uses) && !self.drops(seed, i, j, round)
     }
 
+    /// The weight of an edge in a communication round, unless it is down.
+    pub fn weight_in_round(&self, seed: u64, (i, j): (usize, usize), round: u64) -> Option<f64> {
+        let weight = || self.own_weight((i, j), round).unwrap_or_else(|| self.mixing.weight(i, j));
+        self.edge_is_up(seed, i, j, round).then(weight)
+    }
+
+    fn own_weight(&self, edge: (usize, usize), round: u64) -> Option<f64> {
+        self.varying.as_ref().and_then(|varying| varying.own_weight(edge, round))
+    }
+
     fn drops(&self, seed: u64, i: usize, j: usize, round: u64) -> bool {
         if !self.loses_edges() {
             return false;
@@ -249,15 +289,23 @@ impl Network {
     /// One agent's row of W in a communication round, with weight 0 for every edge that is down. Since an edge is
     /// down at both ends, the average over agents is preserved. Returns the number of edges that are up.
     pub fn row_in_round(&self, seed: u64, agent: usize, round: u64, row: &mut [(usize, f64)]) -> u64 {
-        self.row_with(agent, row, |j| self.edge_is_up(seed, agent, j, round))
+        self.row_with((agent, round), row, |j| self.edge_is_up(seed, agent, j, round))
     }
 
-    fn row_with(&self, agent: usize, row: &mut [(usize, f64)], is_up: impl Fn(usize) -> bool) -> u64 {
+    fn row_with(
+        &self,
+        (agent, round): (usize, u64),
+        row: &mut [(usize, f64)],
+        is_up: impl Fn(usize) -> bool,
+    ) -> u64 {
         row.copy_from_slice(self.mixing.rows().row(agent));
         let mut up = 0;
         for (j, w) in row.iter_mut().filter(|(j, _)| *j != agent) {
             if is_up(*j) {
                 up += 1;
+                if let Some(own) = self.own_weight((agent, *j), round) {
+                    *w = own;
+                }
             } else {
                 *w = 0.0;
             }
@@ -278,7 +326,7 @@ impl Network {
             messages += match &choices {
                 Some(choices) => {
                     let chosen = |j: usize| choices[agent] == j && choices[j] == agent;
-                    self.row_with(agent, row, |j| chosen(j) && !self.drops(seed, agent, j, round))
+                    self.row_with((agent, round), row, |j| chosen(j) && !self.drops(seed, agent, j, round))
                 }
                 None => self.row_in_round(seed, agent, round, row),
             };

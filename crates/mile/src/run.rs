@@ -169,6 +169,7 @@ impl<'m> Run<'m> {
             step_size: self.progress.step_size,
             round: self.progress.round,
             draw,
+            movers: agents.hosted().len() as u64,
             agents,
             costs: &mut self.progress.costs,
             mixed: false,

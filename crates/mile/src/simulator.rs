@@ -19,7 +19,7 @@ use crate::agents::{
     Agents, AgentsError, BlockFunction, BlocksMut, CompressedPull, OptimiserStep, SteadyPull, Vector,
 };
 use crate::block;
-use crate::engine::parts::{Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
+use crate::engine::parts::{self, Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
 use crate::engine::{Engine, HostError};
 use crate::method::Method;
 use crate::network::Network;
@@ -30,7 +30,7 @@ use crate::real::{Precision, Real};
 use crate::sparse::SparseRows;
 use crate::stages::Stages;
 use crate::steady::message_bytes;
-use crate::verbs::{LocalWork, MOST_TERMS, Rows, Verb, Verbs};
+use crate::verbs::{LocalWork, MOST_TERMS, Noted, Rows, Verb, Verbs};
 
 /// Bytes of the rows in use, over all vectors, up to which an exchange is deferred.
 const NEAR: usize = 4 << 20;
@@ -46,6 +46,8 @@ pub struct Simulator<'a, T> {
     dim: usize,
     blocks: Vec<Vec<T>>,
     matrices: Vec<MatrixPart>,
+    /// The own numbers of local steps, where agents differ in them.
+    own_steps: Vec<u64>,
     noted: Verbs,
     /// Round of the last exchange.
     round: u64,
@@ -77,6 +79,7 @@ impl<'a, T: Real> Simulator<'a, T> {
             seed,
             dim: problem.dim(),
             matrices: matrices(problem, method)?,
+            own_steps: method.own_steps().unwrap_or_default().to_vec(),
             noted: Verbs::new(blocks.len()),
             blocks,
             round: 0,
@@ -147,10 +150,26 @@ impl<'a, T: Real> Simulator<'a, T> {
         near && self.pool.is_worth() && !self.verb_by_verb()
     }
 
-    /// One verb for all agents, on all threads if that is worth it.
-    fn carry_out(&mut self, verb: &Verb) -> Result<(), AgentsError> {
+    /// One verb for some agents, row by row.
+    fn carry_out_for_some(&mut self, noted: &Noted) -> Result<(), AgentsError> {
+        let agents: Vec<usize> = (0..self.network.agents()).collect();
+        let threads = !self.together();
+        let work = LocalWork {
+            problem: self.problem,
+            seed: self.seed,
+            matrices: &self.matrices,
+            own_steps: &self.own_steps,
+        };
+        Rows::each(&agents, &mut self.blocks, self.dim, threads, |rows| rows.carry_out(noted, &work))
+    }
+
+    /// One verb for all agents that it is for, on all threads if that is worth it.
+    fn carry_out(&mut self, noted: &Noted) -> Result<(), AgentsError> {
+        if noted.only.is_some() {
+            return self.carry_out_for_some(noted);
+        }
         let together = self.together();
-        match *verb {
+        match noted.verb {
             Verb::Gradient { x, g, draw } => {
                 let mut out = std::mem::take(&mut self.blocks[g.0]);
                 let (problem, dim, draw) =
@@ -248,7 +267,7 @@ impl<'a, T: Real> Simulator<'a, T> {
             self.noted.pull(pairs);
         } else {
             for &(from, to) in pairs {
-                self.carry_out(&Verb::Pull { from, to })?;
+                self.carry_out(&Verb::Pull { from, to }.into())?;
             }
         }
         Ok(messages)
@@ -271,9 +290,14 @@ impl<'a, T: Real> Simulator<'a, T> {
     /// Carries out what was noted: all verbs of each agent, as far as it need not wait for its neighbours.
     fn serve_all(&mut self) -> Result<(), AgentsError> {
         let (verbs, weights) = (&self.noted, &self.weights);
-        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
+        let work = LocalWork {
+            problem: self.problem,
+            seed: self.seed,
+            matrices: &self.matrices,
+            own_steps: &self.own_steps,
+        };
         let serve = |stage: usize, rows: &mut Rows<T>| {
-            verbs.stage(stage).iter().try_for_each(|verb| match *verb {
+            verbs.stage(stage).iter().try_for_each(|noted| match noted.verb {
                 Verb::Pull { from, to } => {
                     // SAFETY: a stage with a pull contains only the pulls of one exchange, none of which writes
                     // what another reads (`Verbs::check_pull`); the weights have the agents that the stages were made for
@@ -281,7 +305,7 @@ impl<'a, T: Real> Simulator<'a, T> {
                     unsafe { rows.pull(weights, from, to) };
                     Ok(())
                 }
-                _ => rows.carry_out(verb, &work),
+                _ => rows.carry_out(noted, &work),
             })
         };
         let threads = self.pool.is_worth();
@@ -352,6 +376,11 @@ impl<T: Real> Agents for Simulator<'_, T> {
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.carry_out_steady(pull);
         Ok(messages * message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.noted.only(own);
+        Ok(parts::movers(0..self.network.agents(), &self.own_steps, own))
     }
 
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {

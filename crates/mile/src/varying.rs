@@ -1,14 +1,19 @@
 //! Time-varying graphs: which edges of a graph are used in a communication round.
 //!
+//! Either edges keep the weights of the network's mixing matrix, or the graphs of a sequence have weights of their own, as
+//! [finite-time graphs](finite) do.
+//!
 //! In a round, the edges that are not used have weight 0 and both their agents keep that weight for themselves. So the
 //! mixing matrix of every round is symmetric and doubly stochastic, and what is exact at a fixed point for one such
 //! matrix is exact for all: methods that keep corrections with sum zero (`sum c = 0`) stay exact.
+
+pub mod finite;
 
 use std::fmt;
 
 use rand::RngExt;
 
-use crate::graph::Graph;
+use crate::graph::{Graph, GraphError};
 use crate::random::{Purpose, stream};
 
 /// How the graph changes from round to round.
@@ -20,6 +25,87 @@ pub enum TimeVarying {
     RandomMatching,
     /// These graphs one after the other, then again from the first.
     InTurn(Vec<Graph>),
+    /// The same with weights of their own ([`Network::in_turn`](crate::network::Network::in_turn)).
+    WeightedInTurn(Vec<WeightedGraph>),
+}
+
+/// A graph whose edges have weights, in which agents may have no neighbours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedGraph {
+    graph: Graph,
+    /// The weights of the edges, in increasing order of their ends.
+    weights: Vec<((usize, usize), f64)>,
+}
+
+impl WeightedGraph {
+    /// The graph with these edges and their weights, each edge once.
+    ///
+    /// # Errors
+    /// If an edge is given twice, joins an agent with itself or has a weight that is not positive, or if the weights of an agent's edges
+    /// add up to more than one.
+    pub fn new(
+        agents: usize,
+        edges: impl IntoIterator<Item = (usize, usize, f64)>,
+    ) -> Result<Self, WeightedGraphError> {
+        let mut weights: Vec<_> = edges.into_iter().map(|(i, j, w)| ((i.min(j), i.max(j)), w)).collect();
+        weights.sort_by_key(|(edge, _)| *edge);
+        let graph = Graph::from_edges(agents, weights.iter().map(|(edge, _)| *edge))?;
+        let mut sums = vec![0.0; agents];
+        for (k, &((i, j), weight)) in weights.iter().enumerate() {
+            if i == j || k > 0 && weights[k - 1].0 == (i, j) || !(weight > 0.0 && weight <= 1.0) {
+                return Err(WeightedGraphError::Edge { i, j, weight });
+            }
+            sums[i] += weight;
+            sums[j] += weight;
+        }
+        match sums.iter().position(|sum| *sum > 1.0 + 1e-9) {
+            Some(agent) => Err(WeightedGraphError::Sum { agent, sum: sums[agent] }),
+            None => Ok(Self { graph, weights }),
+        }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Every edge once, as (smaller, larger, weight), in increasing order.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+        self.weights.iter().map(|&((i, j), w)| (i, j, w))
+    }
+
+    /// The weight of an edge, if there is one.
+    pub fn weight(&self, i: usize, j: usize) -> Option<f64> {
+        let place = self.weights.binary_search_by_key(&(i.min(j), i.max(j)), |(edge, _)| *edge);
+        place.ok().map(|place| self.weights[place].1)
+    }
+}
+
+/// Weights that are not those of a symmetric, doubly stochastic matrix.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightedGraphError {
+    /// An agent does not exist.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// An edge has no weight in (0, 1], is given twice or has equal ends.
+    #[error("edge {i}-{j} with the weight {weight}: expected two agents, once, and a weight in (0, 1]")]
+    Edge {
+        /// The smaller agent.
+        i: usize,
+        /// The larger agent.
+        j: usize,
+        /// The weight.
+        weight: f64,
+    },
+    /// The weights of an agent's edges add up to more than one.
+    #[error("the weights of agent {agent}'s edges add up to {sum}: expected at most 1")]
+    Sum {
+        /// The agent.
+        agent: usize,
+        /// The sum.
+        sum: f64,
+    },
 }
 
 impl TimeVarying {
@@ -59,6 +145,15 @@ impl TimeVarying {
                 choice(graph, seed, i, round) == Some(j) && choice(graph, seed, j, round) == Some(i)
             }
             Self::InTurn(graphs) => turn(graphs, round).has_edge(i, j),
+            Self::WeightedInTurn(graphs) => turn(graphs, round).graph.has_edge(i, j),
+        }
+    }
+
+    /// The weight that an edge has of its own in a round.
+    pub(crate) fn own_weight(&self, (i, j): (usize, usize), round: u64) -> Option<f64> {
+        match self {
+            Self::WeightedInTurn(graphs) => turn(graphs, round).weight(i, j),
+            Self::RandomMatching | Self::InTurn(_) => None,
         }
     }
 
@@ -75,10 +170,8 @@ impl TimeVarying {
             Self::RandomMatching => {
                 graph.edges().map(|(i, j)| 1.0 / (graph.degree(i) + graph.degree(j) - 1) as f64).sum()
             }
-            Self::InTurn(graphs) => {
-                graphs.iter().map(|graph| graph.edges().count()).sum::<usize>() as f64
-                    / graphs.len().max(1) as f64
-            }
+            Self::InTurn(graphs) => mean(graphs.iter().map(|graph| graph.edges().count())),
+            Self::WeightedInTurn(graphs) => mean(graphs.iter().map(|graph| graph.weights.len())),
         }
     }
 }
@@ -88,12 +181,18 @@ impl fmt::Display for TimeVarying {
         match self {
             Self::RandomMatching => write!(f, "random-matching"),
             Self::InTurn(graphs) => write!(f, "{} graphs in turn", graphs.len()),
+            Self::WeightedInTurn(graphs) => write!(f, "{} graphs with weights in turn", graphs.len()),
         }
     }
 }
 
+fn mean(numbers: impl ExactSizeIterator<Item = usize>) -> f64 {
+    let count = numbers.len().max(1) as f64;
+    numbers.sum::<usize>() as f64 / count
+}
+
 /// The graph of a round.
-fn turn(graphs: &[Graph], round: u64) -> &Graph {
+fn turn<G>(graphs: &[G], round: u64) -> &G {
     &graphs[(round % graphs.len() as u64) as usize]
 }
 

@@ -91,20 +91,59 @@ pub enum Verb {
     },
 }
 
+/// A noted verb, and for whom it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noted {
+    /// The verb.
+    pub verb: Verb,
+    /// For agents with this own number of local steps only; for all if none.
+    pub only: Option<u64>,
+}
+
+impl Noted {
+    /// Whether it is for an agent, by the own numbers of local steps of all agents.
+    pub fn is_for(&self, agent: usize, own_steps: &[u64]) -> bool {
+        self.only.is_none_or(|own| own_steps.get(agent) == Some(&own))
+    }
+}
+
+impl From<Verb> for Noted {
+    /// For all agents.
+    fn from(verb: Verb) -> Self {
+        Self { verb, only: None }
+    }
+}
+
 /// Verbs in the order in which they were noted, in stages: an exchange is a stage by itself, and what
 /// lies between two exchanges is one.
 #[derive(Clone, Debug, Default)]
 pub struct Verbs {
     vectors: usize,
-    verbs: Vec<Verb>,
+    verbs: Vec<Noted>,
     /// Where each stage but the last ends.
     ends: Vec<usize>,
+    /// For whom verbs are noted.
+    only: Option<u64>,
 }
 
 impl Verbs {
     /// No verbs yet, for a method that works with `vectors` vectors.
     pub fn new(vectors: usize) -> Self {
         Self { vectors, ..Self::default() }
+    }
+
+    /// From now on, verbs are noted for agents with this own number of local steps only, or for all again.
+    pub fn only(&mut self, own: Option<u64>) {
+        self.only = own;
+    }
+
+    /// A verb for those for whom verbs are noted now.
+    pub fn noted(&self, verb: Verb) -> Noted {
+        Noted { verb, only: self.only }
+    }
+
+    fn note(&mut self, verb: Verb) {
+        self.verbs.push(self.noted(verb));
     }
 
     /// Refuses a vector that the method's layout does not have.
@@ -123,7 +162,7 @@ impl Verbs {
         if x == g {
             return Err(AgentsError::Method(format!("vector {} is its own gradient", x.0)));
         }
-        self.verbs.push(Verb::Gradient { x, g, draw });
+        self.note(Verb::Gradient { x, g, draw });
         Ok(())
     }
 
@@ -141,14 +180,14 @@ impl Verbs {
         }
         let mut room = [(0.0, Vector(0)); MOST_TERMS];
         room[..terms.len()].copy_from_slice(terms);
-        self.verbs.push(Verb::Combine { y, keep, terms: room, used: terms.len() });
+        self.note(Verb::Combine { y, keep, terms: room, used: terms.len() });
         Ok(())
     }
 
     /// Notes a proximal step.
     pub fn prox(&mut self, x: Vector, step: f64) -> Result<(), AgentsError> {
         self.check(x)?;
-        self.verbs.push(Verb::Prox { x, step });
+        self.note(Verb::Prox { x, step });
         Ok(())
     }
 
@@ -166,14 +205,14 @@ impl Verbs {
     /// Notes a step of a local optimiser.
     pub fn optimise(&mut self, step: &OptimiserStep) -> Result<(), AgentsError> {
         self.check_optimise(step)?;
-        self.verbs.push(Verb::Optimise(*step));
+        self.note(Verb::Optimise(*step));
         Ok(())
     }
 
     /// Notes that gradients are shortened.
     pub fn clip(&mut self, g: Vector, most: f64) -> Result<(), AgentsError> {
         self.check(g)?;
-        self.verbs.push(Verb::Clip { g, most });
+        self.note(Verb::Clip { g, most });
         Ok(())
     }
 
@@ -181,6 +220,9 @@ impl Verbs {
     pub fn check_pull(&self, pairs: &[(Vector, Vector)]) -> Result<(), AgentsError> {
         if pairs.is_empty() {
             return Err(AgentsError::Method("an exchange sends no vector".into()));
+        }
+        if self.only.is_some() {
+            return Err(AgentsError::Method("an exchange is for all agents".into()));
         }
         for (k, (from, to)) in pairs.iter().enumerate() {
             self.check(*from)?;
@@ -217,21 +259,21 @@ impl Verbs {
     pub fn compress(&mut self, pull: &CompressedPull) -> Result<(), AgentsError> {
         self.check(pull.model)?;
         self.check_pull(&[(pull.from, pull.to)])?;
-        self.verbs.push(Verb::Compress { u: pull.from, by: pull.by });
+        self.note(Verb::Compress { u: pull.from, by: pull.by });
         Ok(())
     }
 
     /// Notes an exchange whose pairs have been checked, as a stage by itself.
     pub fn pull(&mut self, pairs: &[(Vector, Vector)]) {
         self.ends.push(self.verbs.len());
-        self.verbs.extend(pairs.iter().map(|&(from, to)| Verb::Pull { from, to }));
+        self.verbs.extend(pairs.iter().map(|&(from, to)| Noted::from(Verb::Pull { from, to })));
         self.ends.push(self.verbs.len());
     }
 
     /// Notes that a vector must not be used.
     pub fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         self.check(scratch)?;
-        self.verbs.push(Verb::Forget { scratch });
+        self.note(Verb::Forget { scratch });
         Ok(())
     }
 
@@ -270,7 +312,7 @@ impl Verbs {
     }
 
     /// One stage: exchanges are those with odd numbers.
-    pub fn stage(&self, k: usize) -> &[Verb] {
+    pub fn stage(&self, k: usize) -> &[Noted] {
         let begin = if k == 0 { 0 } else { self.ends[k - 1] };
         &self.verbs[begin..self.ends.get(k).copied().unwrap_or(self.verbs.len())]
     }
@@ -290,6 +332,8 @@ pub struct LocalWork<'w, T> {
     pub seed: u64,
     /// The matrices of the variable that an optimiser steps along ([`engine::parts::matrices`](crate::engine::parts::matrices)).
     pub matrices: &'w [MatrixPart],
+    /// The own numbers of local steps of all agents, where they differ.
+    pub own_steps: &'w [u64],
 }
 
 /// The rows of one agent in all vectors.
@@ -378,11 +422,14 @@ impl<'b, T: Real> Rows<'b, T> {
         }
     }
 
-    /// Applies a verb to this agent's rows. It cannot be an exchange, which needs the
+    /// Applies a verb to this agent's rows, if it is for this agent. It cannot be an exchange, which needs the
     /// rows of others.
-    pub fn carry_out(&mut self, verb: &Verb, work: &LocalWork<'_, T>) -> Result<(), AgentsError> {
-        let &LocalWork { problem, seed, matrices } = work;
-        match *verb {
+    pub fn carry_out(&mut self, noted: &Noted, work: &LocalWork<'_, T>) -> Result<(), AgentsError> {
+        let &LocalWork { problem, seed, matrices, own_steps } = work;
+        if !noted.is_for(self.agent, own_steps) {
+            return Ok(());
+        }
+        match noted.verb {
             Verb::Gradient { x, g, draw } => {
                 let agent = self.agent;
                 let (g, [x]) = self.borrow(g, [x]);

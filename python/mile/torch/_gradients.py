@@ -121,7 +121,8 @@ class Loop(Models):
         """Forward and backward passes, agent by agent."""
         self.bind(x)
         with seeding(self.problem.device) as seed:
-            for k, out in enumerate(self.rows(g)):
+            for k in self.host.moving():
+                out = self.rows(g)[k]
                 for part, loss in enumerate(self.losses(k, draw, seed)):
                     found = torch.autograd.grad(loss, self.parameters[k], allow_unused=True)
                     with torch.no_grad():
@@ -159,33 +160,40 @@ class Vmapped:
             self.begins = torch.cumsum(sizes, 0) - sizes
 
     def _batch(self, draw: int) -> Any:
+        moving = self.host.moving()
+        sources = [self.sources[k] for k in moving]
         if self.joined is None:
-            batches = [one.batch(self.host.seed, draw) for one in self.sources]
+            batches = [one.batch(self.host.seed, draw) for one in sources]
             return pytree.tree_map(lambda *each: torch.stack(each), *batches)
-        each = [one.indices(self.host.seed, draw) for one in self.sources]  # type: ignore[attr-defined]
-        chosen = (torch.stack(each) + self.begins.unsqueeze(1)).view(-1).to(self.problem.device, non_blocking=True)
+        each = [one.indices(self.host.seed, draw) for one in sources]  # type: ignore[attr-defined]
+        chosen = (torch.stack(each) + self.begins[moving].unsqueeze(1)).view(-1).to(self.problem.device, non_blocking=True)
         return tuple(tensor.index_select(0, chosen).view(len(each), -1, *tensor.shape[1:]) for tensor in self.joined)
 
     def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
         """Forward and backward passes of all agents at once."""
-        rows, agents = self.host.vectors[x], len(self.host.hosted)
+        rows, out, moving = self.host.vectors[x], self.host.vectors[g], self.host.moving()
+        some, agents = self.host.chosen, len(moving)
+        if some is not None:
+            rows, out = rows[some], torch.empty_like(out[some])
         parts = torch.split(rows, [shape.numel() for shape in self.shapes], dim=1)
         named = {n: p.view(agents, *s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-        share, out = 1 / self.problem.accumulate, self.host.vectors[g]
+        share = 1 / self.problem.accumulate
         for part, place in enumerate(self.problem.draws(draw)):
             batch = self._batch(place)
             with seeding(self.problem.device) as seed:
                 seed(number(self.host.seed, place))
                 found, losses = self.mapped(named, batch)
-            self.host.losses.add_all(losses, share)
+            self.host.losses.add_all(moving, losses, share)
             with torch.no_grad():
                 if part == 0:
                     torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1, out=out)
                 else:
                     out.add_(torch.cat([found[name].reshape(agents, -1) for name in self.names], dim=1))
-        if share != 1:
-            with torch.no_grad():
+        with torch.no_grad():
+            if share != 1:
                 out.mul_(share)
+            if some is not None:
+                self.host.vectors[g][some] = out
 
     def buffers(self) -> list[dict[str, torch.Tensor]]:
         """The model's buffers, the same for all agents: models whose buffers change are not mapped."""

@@ -56,6 +56,7 @@ class Host:
         self.vectors[0].copy_(torch.from_numpy(start.copy()).view(-1, self.dim))
         self.losses = Losses(self.vectors[0])
         self._factors = None if problem.weights is None else [problem.factors[agent] for agent in self.hosted]
+        self.chosen: list[int] | None = None
         local = problem.local_columns
         self._local = None if local is None else torch.from_numpy(local).to(problem.device)
         self.gradients = problem.gradients(self)
@@ -70,16 +71,28 @@ class Host:
 
     # Verbs
 
+    def only(self, rows: list[int] | None) -> None:
+        """From now on verbs other than exchanges are for these rows only, or for all of them again."""
+        self.chosen = rows
+
+    def _parts(self) -> list[slice]:
+        """The rows that verbs are for: all together, or one by one."""
+        return [slice(None)] if self.chosen is None else [slice(row, row + 1) for row in self.chosen]
+
+    def moving(self) -> list[int]:
+        """The rows that verbs are for."""
+        return list(range(len(self.hosted))) if self.chosen is None else self.chosen
+
     def gradient(self, x: int, g: int, draw: int, step_size: float) -> None:
         """`g_i <- grad f_i(x_i)`, at most as long as the problem allows, times the agent's weight."""
         self.gradients.compute(x, g, draw, step_size)
-        found = self.vectors[g]
         with torch.no_grad():
-            if self.problem.clip is not None and self.problem.optimizer is None:
-                norms = torch.linalg.vector_norm(found, dim=1, keepdim=True)
-                found.mul_((self.problem.clip / (norms + 1e-6)).clamp_(max=1.0))
-            if self._factors is not None:
-                found.mul_(found.new_tensor(self._factors).unsqueeze(1))
+            for rows in self._parts():
+                found = self.vectors[g][rows]
+                if self.problem.clip is not None and self.problem.optimizer is None:
+                    _shorten(found, self.problem.clip)
+                if self._factors is not None:
+                    found.mul_(found.new_tensor(self._factors[rows]).unsqueeze(1))
 
     def batch_losses(self) -> NDArray[np.float64]:
         """The mean loss of each hosted agent's mini-batches since the last record; nothing if there were none."""
@@ -108,30 +121,34 @@ class Host:
     @torch.no_grad()
     def combine(self, y: int, keep: float, terms: list[tuple[float, int]]) -> None:
         """`y <- keep*y + sum_k a_k v_k`."""
-        out, given = self.vectors[y].view(-1), [(a, self.vectors[v].view(-1)) for a, v in terms]
         part = len(self._room)
-        for begin in range(0, len(out), part):
-            at = slice(begin, begin + part)
-            _combine(out[at], keep, [(a, v[at]) for a, v in given], self._room)
+        for rows in self._parts():
+            out, given = self.vectors[y][rows].view(-1), [(a, self.vectors[v][rows].view(-1)) for a, v in terms]
+            for begin in range(0, len(out), part):
+                at = slice(begin, begin + part)
+                _combine(out[at], keep, [(a, v[at]) for a, v in given], self._room)
 
     @torch.no_grad()
     def optimise(self, vectors: _Vectors, by: Numbers, matrices: list[tuple[int, int, int]]) -> None:
         """A step of a local optimiser. In memory the library takes it, with the bits of its own engines; on other devices PyTorch does."""
-        x, states, g, inner, shift = vectors
-        if not self._on_cpu():
-            optional = [None if v is None else self.vectors[v] for v in (inner, shift)]
-            return take_steps([self.vectors[v] for v in (x, *states)], [self.vectors[g], *optional], by, matrices)
-        flat = [None if v is None else self.vectors[v].view(-1).numpy() for v in (x, *states, g, inner, shift)]
-        _mile.take_steps(flat[:-3], flat[-3:], self.dim, by, matrices)
+        x, states, *read = vectors
+        for rows in self._parts():
+            moved = [self.vectors[v][rows] for v in (x, *states)]
+            g, *optional = [None if v is None else self.vectors[v][rows] for v in read]
+            if self._on_cpu():
+                flat = [None if one is None else one.view(-1).numpy() for one in (*moved, g, *optional)]
+                _mile.take_steps(flat[:-3], flat[-3:], self.dim, by, matrices)
+            else:
+                take_steps(moved, [g, *optional], by, matrices)
 
     @torch.no_grad()
     def clip(self, g: int, most: float) -> None:
         """`g_i <- g_i min(1, most/|g_i|)`."""
-        if self._on_cpu():
-            _mile.clip_rows(self.vectors[g].view(-1).numpy(), self.dim, most)
-        else:
-            norms = torch.linalg.vector_norm(self.vectors[g], dim=1, keepdim=True)
-            self.vectors[g].mul_((most / (norms + 1e-6)).clamp_(max=1.0))
+        for rows in self._parts():
+            if self._on_cpu():
+                _mile.clip_rows(self.vectors[g][rows].view(-1).numpy(), self.dim, most)
+            else:
+                _shorten(self.vectors[g][rows], most)
 
     @torch.no_grad()
     def pull(
@@ -383,6 +400,12 @@ class Host:
         self.ranks.exchange(sends, {peer: found[place] for peer, place in places.items()})
         messages: NDArray[np.uint8] = found.cpu().numpy().reshape(-1)
         return messages
+
+
+@torch.no_grad()
+def _shorten(rows: torch.Tensor, most: float) -> None:
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    rows.mul_((most / (norms + 1e-6)).clamp_(max=1.0))
 
 
 def _combine(y: torch.Tensor, keep: float, terms: list[tuple[float, torch.Tensor]], room: torch.Tensor) -> None:

@@ -53,35 +53,35 @@ class Losses:
 
     def __init__(self, rows: torch.Tensor) -> None:
         self._sums = rows.new_zeros(len(rows))
-        self._batches = 0.0
+        self._batches = np.zeros(len(rows))
 
     def add(self, k: int, loss: torch.Tensor, share: float) -> None:
         """Adds the loss of a mini-batch of the k-th hosted agent, which is this share of a gradient."""
         self._sums[k] += loss.detach() if share == 1 else loss.detach() * share
-        self._batches += share / len(self._sums)
+        self._batches[k] += share
 
-    def add_all(self, losses: torch.Tensor, share: float) -> None:
-        """The same for all hosted agents at once."""
-        self._sums += losses.detach() if share == 1 else losses.detach() * share
-        self._batches += share
+    def add_all(self, rows: list[int], losses: torch.Tensor, share: float) -> None:
+        """The same for these rows at once."""
+        self._sums[rows] += losses.detach() if share == 1 else losses.detach() * share
+        self._batches[rows] += share
 
     def mean(self) -> NDArray[np.float64] | None:
         """The mean of each hosted agent, if there were mini-batches."""
-        if self._batches < 0.5:
+        if not (self._batches > 0.5).any():
             return None
-        found: NDArray[np.float64] = self._sums.cpu().double().numpy() / round(self._batches)
+        found: NDArray[np.float64] = self._sums.cpu().double().numpy() / np.maximum(np.round(self._batches), 1.0)
         return found
 
     def forget(self) -> None:
         """Begins again."""
         self._sums.zero_()
-        self._batches = 0.0
+        self._batches[:] = 0.0
 
     def state(self) -> list[Any] | None:
         """The sum and the number of each hosted agent's losses, if there are some."""
-        return [(float(one), self._batches) for one in self._sums] if self._batches else None
+        return [(float(one), float(count)) for one, count in zip(self._sums, self._batches, strict=True)] if self._batches.any() else None
 
     def restore(self, state: list[Any]) -> None:
         """Continues with these."""
         self._sums.copy_(torch.tensor([one for one, _ in state], dtype=torch.float64))
-        self._batches = state[0][1] if state else 0.0
+        self._batches[:] = [count for _, count in state]

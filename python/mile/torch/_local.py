@@ -55,21 +55,23 @@ class Optimised(Models):
         self.optimizers = [make(self.problem.optimizer, model) for model in self.models]
         make_one = self.problem.scheduler
         self.schedulers = [] if make_one is None else [make_scheduler(make_one, optimizer) for optimizer in self.optimizers]
-        self.last = -1
+        self.last = [-1] * len(self.models)
 
     def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
         """A step of each agent's optimiser."""
-        if x != 0 or draw <= self.last:
+        moving = self.host.moving()
+        if x != 0 or any(draw <= self.last[k] for k in moving):
             expected = "a method that evaluates one gradient in each step, at x, such as mile, led or local-dsgd"
             got = "one that evaluates it elsewhere" if x != 0 else "one that evaluates several"
             raise _mile.ExperimentError(f"optimizer: expected {expected}, got {got}")
-        self.last = draw
         self.bind(g)
         rows, out = self.host.vectors[x], self.host.vectors[g]
-        with torch.no_grad():
-            out.copy_(rows)
         with seeding(self.problem.device) as seed:
-            for k, optimizer in enumerate(self.optimizers):
+            for k in moving:
+                self.last[k] = draw
+                with torch.no_grad():
+                    out[k].copy_(rows[k])
+                optimizer = self.optimizers[k]
                 for loss in self.losses(k, draw, seed):
                     loss.backward()  # type: ignore[no-untyped-call]
                 if self.problem.clip is not None:
@@ -77,12 +79,12 @@ class Optimised(Models):
                 with _scaled(optimizer, step_size):
                     optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
-        for scheduler in self.schedulers:
-            scheduler.step()
-        with torch.no_grad():
-            torch.sub(rows, out, out=out)
-            if step_size != 1.0:
-                out.div_(step_size)
+                if self.schedulers:
+                    self.schedulers[k].step()
+                with torch.no_grad():
+                    torch.sub(rows[k], out[k], out=out[k])
+                    if step_size != 1.0:
+                        out[k].div_(step_size)
 
     def state(self) -> list[dict[str, Any]] | None:
         """What optimisers and schedulers remember, for each agent."""

@@ -72,7 +72,12 @@ fn every_method_ends_with_the_bits_of_one_process() {
         "[[algorithm]]\nname = \"mile\"\nlabel = \"bits\"\nstep_size = 0.05\ncompression = \"8-bit\"\n";
     experiment += "[[algorithm]]\nname = \"local-dsgd\"\nlabel = \"few\"\nstep_size = 0.05\ncompression = { top_k = 0.2 }\n";
     experiment += "[[algorithm]]\nname = \"motef\"\nlabel = \"tracked\"\nstep_size = 0.05\ncompression = { top_k = 0.4 }\n";
-    let count = names.len() + heavy.len() + 4;
+    for name in ["mile", "k-gt", "gta-3"] {
+        experiment += &format!(
+            "[[algorithm]]\nname = \"{name}\"\nlabel = \"own {name}\"\nstep_size = 0.05\nlocal_steps = [5, 1, 2, 5]\n"
+        );
+    }
+    let count = names.len() + heavy.len() + 7;
     let folder = TestFolder::with(&experiment);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     folder.succeed(&["swarm", "e.toml", "--out", "many"]);

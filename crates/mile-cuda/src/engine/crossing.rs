@@ -135,7 +135,8 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
             let matrix = self.crossed(crossing, &mut work);
             self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
         }
-        self.own.vectors.combine(pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
+        let all = 0..self.own.vectors.agents();
+        self.own.vectors.combine(&[all], pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
         stack.alone(&work).map_err(engine)?;
         let r: Vec<T> = known.steadiness(&self.crossing, pull.fresh).into_iter().map(T::of).collect();
         let _queue = stack.lock();

@@ -105,7 +105,8 @@ impl<T: Real> GpuAgents<'_, T> {
         }
         let Some(spare) = &self.spare else { return Ok(false) };
         let rows = Place { at: spare.at().bits(), ..self.vectors.place(Vector(0)) };
-        objective.gradients(self.vectors.rounded(), rows, None, &mut work);
+        let all: Vec<usize> = (0..self.vectors.agents()).collect();
+        objective.gradients(&all, self.vectors.rounded(), rows, None, &mut work);
         self.stack.alone(&work)?;
         Ok(true)
     }

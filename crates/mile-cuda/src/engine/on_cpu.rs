@@ -3,7 +3,7 @@
 use mile::agents::{AgentsError, OptimiserStep, Vector};
 use mile::problems::Draw;
 use mile::real::Real;
-use mile::verbs::{LocalWork, Rows, Verb};
+use mile::verbs::{LocalWork, Noted, Rows, Verb};
 use rayon::prelude::*;
 
 use super::{GpuAgents, engine};
@@ -14,16 +14,17 @@ impl<T: Real> GpuAgents<'_, T> {
     pub(super) fn carry_out_with_cpu(&mut self) -> Result<(), AgentsError> {
         self.norm_sq = None;
         for stage in 0..self.noted.stages() {
-            for verb in self.noted.stage(stage) {
-                if let Verb::Gradient { x, g, draw } = *verb {
+            for noted in self.noted.stage(stage) {
+                if let Verb::Gradient { x, g, draw } = noted.verb {
                     let x = self.read(x).map_err(engine)?;
-                    let gradients = self.cpu_gradients(&x, draw)?;
+                    let mut gradients = self.read(g).map_err(engine)?;
+                    self.cpu_gradients(&x, draw, noted, &mut gradients)?;
                     let _queue = self.stack.lock();
                     self.vectors.set(g, &gradients).map_err(engine)?;
                 } else {
                     let mut work = Work::default();
                     let weights = self.weights_of_round(&mut work);
-                    self.lower(verb, weights, &mut work);
+                    self.lower(noted, weights, &mut work);
                     self.stack.alone(&work).map_err(engine)?;
                 }
             }
@@ -39,15 +40,16 @@ impl<T: Real> GpuAgents<'_, T> {
         let mut copies: Vec<Vec<T>> =
             used.iter().map(|v| self.read(*v)).collect::<Result<_, _>>().map_err(engine)?;
         let place = |v: Vector| Vector(used.iter().position(|other| *other == v).unwrap_or(0));
-        let verb = Verb::Optimise(OptimiserStep {
+        let verb = self.noted.noted(Verb::Optimise(OptimiserStep {
             x: place(step.x),
             g: place(step.g),
             inner: step.inner.map(place),
             shift: step.shift.map(place),
             state: place(step.state),
             ..*step
-        });
-        let work = LocalWork { problem: self.problem, seed: self.seed, matrices: &self.matrices };
+        }));
+        let (matrices, own_steps) = (&self.matrices[..], &self.own_steps[..]);
+        let work = LocalWork { problem: self.problem, seed: self.seed, matrices, own_steps };
         let dim = self.vectors.dim();
         Rows::each(&self.hosted, &mut copies, dim, true, |rows| rows.carry_out(&verb, &work))?;
         let _queue = self.stack.lock();
@@ -55,14 +57,19 @@ impl<T: Real> GpuAgents<'_, T> {
         changed.into_iter().try_for_each(|(v, rows)| self.vectors.set(*v, rows)).map_err(engine)
     }
 
-    fn cpu_gradients(&self, x: &[T], draw: u64) -> Result<Vec<T>, AgentsError> {
-        let (problem, dim) = (self.problem, self.vectors.dim());
+    fn cpu_gradients(
+        &self,
+        x: &[T],
+        draw: u64,
+        noted: &Noted,
+        gradients: &mut [T],
+    ) -> Result<(), AgentsError> {
+        let (problem, dim, own_steps) = (self.problem, self.vectors.dim(), &self.own_steps[..]);
         let draw = Draw { seed: self.seed, step: draw };
-        let mut gradients = vec![T::zero(); x.len()];
         let rows = gradients.par_chunks_exact_mut(dim.max(1)).zip(x.par_chunks_exact(dim.max(1)));
-        rows.zip(&self.hosted).try_for_each(|((g, x), agent)| {
+        let moving = rows.zip(&self.hosted).filter(|(_, agent)| noted.is_for(**agent, own_steps));
+        moving.try_for_each(|((g, x), agent)| {
             problem.sample_gradient(*agent, x, draw, g).map_err(AgentsError::objective(*agent))
-        })?;
-        Ok(gradients)
+        })
     }
 }

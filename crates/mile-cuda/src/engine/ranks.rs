@@ -198,6 +198,10 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
         Ok(self.crossing.messages * pull.by.message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
 
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.own.only(own)
+    }
+
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         self.own.forget(scratch)
     }

@@ -30,7 +30,8 @@ impl<T: Real> GpuAgents<'_, T> {
             let place = work.data(&weights);
             self.vectors.pull(pull.from, to, Some(place), &mut work);
         }
-        self.vectors.combine(pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
+        let all = 0..self.vectors.agents();
+        self.vectors.combine(&[all], pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
         self.stack.alone(&work)?;
         let r: Vec<T> = summaries.steadiness(&self.weights, pull.fresh).into_iter().map(T::of).collect();
         let _queue = self.stack.lock();

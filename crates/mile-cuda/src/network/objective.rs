@@ -225,12 +225,13 @@ impl Evaluation {
 const OF_SAMPLE: usize = 2;
 
 impl<T: Real> Objective for DeviceImages<T> {
-    fn gradients(&self, x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
+    fn gradients(&self, of: &[usize], x: Place, out: Place, draw: Option<Draw>, work: &mut Work) {
         let batch = if draw.is_some() { self.batch } else { Batch::Full };
         let chunks = used(batch, self.largest).div_ceil(self.samples).max(1);
         let Draw { seed, step } = draw.unwrap_or(Draw { seed: 0, step: 0 });
         let mut rows = Descriptors::default();
-        for (row, (agent, part)) in self.hosted.iter().zip(&self.parts).enumerate() {
+        for &row in of {
+            let (agent, part) = (&self.hosted[row], &self.parts[row]);
             let mut list = vec![NONE; chunks * self.samples];
             let (size, drawn) =
                 (used(batch, part.len()), batch.samples(part.len(), *agent, Draw { seed, step }));

@@ -3,7 +3,7 @@
 use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::engine::Engine;
-use mile::methods::catalogue::{self, Parameters};
+use mile::methods::catalogue::{self, Entry, Parameters};
 use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum, Variant};
 use mile::network::Network;
 use mile::optimiser::Adam;
@@ -13,6 +13,7 @@ use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
+use mile::varying::finite::base_k;
 use mile_cuda::GpuAgents;
 
 use crate::common::*;
@@ -88,6 +89,9 @@ fn every_method_has_the_bits_of_the_simulator() {
             Parameters { local_steps: entry.has_local_steps().then_some(3), ..Parameters::default() };
         let problem = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Full);
         compare(&Unknown(&problem), &entry.name, &parameters, 0.0);
+        if entry.takes_own_steps() {
+            compare(&Unknown(&problem), &entry.name, &parameters.with_own_steps([2, 1, 1, 3, 3, 1]), 0.0);
+        }
     }
 }
 
@@ -155,6 +159,7 @@ fn local_optimisers_have_the_bits_of_the_simulator() {
         ] {
             let local = steps(amsgrad, at);
             let parameters = Parameters { local_steps: Some(2), local, ..Parameters::default() };
+            compare(&Unknown(&problem), name, &parameters.clone().with_own_steps([2, 1, 1, 2]), 0.3);
             compare(&Unknown(&problem), name, &parameters, 0.3);
         }
     }
@@ -182,6 +187,8 @@ fn on_a_time_varying_graph() {
         let network = network.clone().with_time_varying(varying).unwrap();
         compare_on(network, &Unknown(&problem), "mile", &Parameters::default());
     }
+    let finite_time = Network::in_turn(base_k(7, 1)).unwrap();
+    compare_on(finite_time, &Unknown(&problem), "mile", &Parameters::default());
 }
 
 #[test]
@@ -208,9 +215,14 @@ fn every_method_agrees_with_the_simulator_with_gradients_of_the_device() {
     let logistic = table::<f64>(6, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
     let problems: [&dyn Problem<f64>; 2] = [&quadratic, &logistic];
     let device = any_device();
-    for (problem, entry) in problems.into_iter().flat_map(|p| catalogue::ALL.iter().map(move |e| (p, e))) {
+    let both = |entry: &'static Entry| [false, true].map(|paced| (entry, paced && entry.takes_own_steps()));
+    for (problem, (entry, paced)) in
+        problems.into_iter().flat_map(|p| catalogue::ALL.iter().flat_map(both).map(move |e| (p, e)))
+    {
         let network = network_for(&entry.name, 6);
-        let method = build(&entry.name, &Parameters::default(), &network);
+        let parameters = Parameters::default();
+        let parameters = if paced { parameters.with_own_steps([2, 5, 5, 1, 3, 5]) } else { parameters };
+        let method = build(&entry.name, &parameters, &network);
         let start = random::<f64>(problem.dim(), 51);
         let mut expected = Simulator::new(problem, &network, &*method, &start, SEED).unwrap();
         let mut agents = GpuAgents::new(device.clone(), problem, &network, &*method, &start, SEED).unwrap();

@@ -154,6 +154,10 @@ fn every_method_with_tables_whose_rows_are_divided_among_ranks() {
         let parameters = Parameters { local_steps, ..Parameters::default() };
         let problem = || table::<f64>(AGENTS, 5, Loss::NonconvexLogistic, 0.0, Batch::Epoch(4));
         same(&problem(), &|_| problem(), &entry.name, &parameters, &[3]);
+        if entry.takes_own_steps() {
+            let own = (0..AGENTS).map(|agent| [1, 3, 3, 2][agent % 4]).collect::<Vec<_>>();
+            same(&problem(), &|_| problem(), &entry.name, &parameters.with_own_steps(own), &[3]);
+        }
     }
 }
 

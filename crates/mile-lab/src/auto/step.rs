@@ -123,7 +123,7 @@ fn stable(
     let slack = momentum.map_or(1.0, |momentum| 1.0 - momentum.mu);
     let at = |xi: Option<f64>| {
         // For the smooth part of the objective.
-        let parameters = Parameters { xi: xi.map(Weight::from), penalty: false, ..parameters.clone() };
+        let parameters = Parameters { xi: xi.map(Weight::from), penalty: false, ..parameters.alike() };
         let method = algorithm.entry.build(&parameters, network, seed)?;
         auto_step(&*method, network, slack, seed)
     };

@@ -50,6 +50,7 @@ pub(super) fn all() -> Vec<Probe> {
         "topology = 'small-world'",
         "topology = 'file'\nedges = 'e'",
         "mixing = 'file'\nmatrix = 'm'",
+        "time_varying = 'base-k'",
     ];
     probes.extend(networks.map(|keys| probe(format!("[network]\n{keys}\n{quadratic}{ALGORITHM}"))));
     probes.extend(

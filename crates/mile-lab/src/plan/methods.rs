@@ -1,7 +1,7 @@
 //! The methods of a plan: their weights as numbers, and what is refused.
 
 use mile::agents::Costs;
-use mile::membership::Membership;
+use mile::membership::{Epoch, Membership};
 use mile::method::Method;
 use mile::methods::Optimizer;
 use mile::methods::catalogue::{Entry, Parameters};
@@ -56,10 +56,11 @@ pub(crate) fn first_auto(algorithms: &[AlgorithmSpec]) -> Option<(usize, &'stati
 pub(super) fn plan_algorithm(
     index: usize,
     spec: &mut Spec,
-    network: &Network,
+    epoch: &Epoch,
     chosen: Choices,
     smoothness: Option<f64>,
 ) -> Result<PlannedMethod, LabError> {
+    let network = &epoch.network;
     let algorithm = &spec.algorithms[index];
     let mut parameters = algorithm.parameters.clone();
     let tau = parameters.local_steps.unwrap_or(1);
@@ -77,7 +78,7 @@ pub(super) fn plan_algorithm(
     if parameters.compression.is_some() {
         parameters.weights_of_compression(algorithm.entry.takes("xi"));
     }
-    let method = build(index, &algorithm.entry, &parameters, network, 0)?;
+    let method = build_in(index, &algorithm.entry, &parameters, epoch, 0)?;
     let layout = method.layout();
     let depends = chosen.step_size && chosen.weights && !parameters.is_preconditioned();
     if let (true, Some(smoothness)) = (depends, smoothness) {
@@ -121,7 +122,7 @@ pub(super) fn check_later_networks(
     }
     for (event, epoch) in membership.epochs()[1..].iter().enumerate() {
         for (index, (algorithm, planned)) in spec.algorithms.iter().zip(methods).enumerate() {
-            let built = build(index, &algorithm.entry, &planned.parameters, &epoch.network, 0);
+            let built = build_in(index, &algorithm.entry, &planned.parameters, epoch, 0);
             built.map_err(|error| {
                 LabError::config(format!("event[{event}]"), format!("from round {} on: {error}", epoch.round))
             })?;
@@ -130,14 +131,28 @@ pub(super) fn check_later_networks(
     Ok(())
 }
 
-pub(super) fn build(
+/// Refuses own numbers of local steps that are not one for each agent.
+pub(super) fn check_own_steps(spec: &Spec, numbers: usize) -> Result<(), LabError> {
+    for (k, algorithm) in spec.algorithms.iter().enumerate() {
+        if let Some(own) = algorithm.parameters.own_steps.as_ref().filter(|own| own.len() != numbers) {
+            let expected = format!("a whole number, or a list of {numbers} of them, one for each agent");
+            let got = format!("a list of {}", own.len());
+            return Err(LabError::expected(format!("algorithm[{k}].local_steps"), expected, got));
+        }
+    }
+    Ok(())
+}
+
+/// The method of an algorithm, for the members of an epoch.
+pub(super) fn build_in(
     index: usize,
     entry: &Entry,
     parameters: &Parameters,
-    network: &Network,
+    epoch: &Epoch,
     seed: u64,
 ) -> Result<Box<dyn Method>, LabError> {
-    entry.build(parameters, network, seed).map_err(|error| invalid(index, entry, error))
+    let built = entry.build(&parameters.of_members(&epoch.members), &epoch.network, seed);
+    built.map_err(|error| invalid(index, entry, error))
 }
 
 /// The costs of a method's start-up and first round, measured by running it on an empty problem.

@@ -42,11 +42,13 @@ pub(crate) fn network_name(folder: &RunFolder) -> String {
         GraphSource::Topology(topology) => topology.name(),
         GraphSource::File(_) => "graph from a file",
         GraphSource::Edges(_) => "custom graph",
+        GraphSource::InTurn => "finite-time graph",
     };
     let mixing = match folder.spec.network.mixing {
         MixingSource::Rule(rule) => format!("{} weights", rule.name()),
         MixingSource::File(_) => "weights from a file".into(),
         MixingSource::Weights(_) => "custom weights".into(),
+        MixingSource::InTurn => "weights of its own".into(),
     };
     let events = folder.spec.events.iter().map(|Event { round, change, .. }| {
         let happens = match change {

@@ -1,5 +1,7 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
+use std::sync::Arc;
+
 use mile::compression::Compression;
 use mile::methods::OuterMomentum;
 use mile::methods::catalogue::{
@@ -108,7 +110,15 @@ impl AlgorithmSpec {
         super::table(head.into_iter().chain(parameter_values(&self.parameters)).chain(weights))
     }
 
-    /// The expected number of updates in a round.
+    /// The expected number of gradients that an agent evaluates in a round, on average over the agents.
+    pub fn gradients_per_round(&self) -> f64 {
+        match &self.parameters.own_steps {
+            Some(own) => own.iter().map(|steps| *steps as f64).sum::<f64>() / own.len() as f64,
+            None => self.steps_per_round(),
+        }
+    }
+
+    /// The expected number of updates in a round, of the agent that makes most.
     pub fn steps_per_round(&self) -> f64 {
         match self.parameters.number("probability") {
             Some(probability) if probability > 0.0 => 1.0 / probability,
@@ -252,7 +262,9 @@ fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static s
         ("outer", outer),
         ("compression", compression),
     ];
-    let steps = [("local_steps", parameters.local_steps.map(whole))];
+    let own_steps = |own: &Arc<[u64]>| Value::Array(own.iter().copied().map(whole).collect());
+    let steps = parameters.own_steps.as_ref().map(own_steps).or(parameters.local_steps.map(whole));
+    let steps = [("local_steps", steps)];
     steps.into_iter().chain(own).chain(local_steps::values(&parameters.local)).chain(parts)
 }
 
@@ -312,13 +324,10 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         Some(expected) => reader.number(key, expected),
         None => Ok(None),
     };
-    let tau = "a whole number of at least 1";
-    let local_steps = match reader.value_or("local_steps", &["tau", "num_local_steps"])? {
-        Some(value) => Some(as_whole(value).ok_or_else(|| reader.refuse("local_steps", value, tau))?),
-        None => entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS),
-    };
+    let (steps, own_steps) = steps(reader, entry)?;
     let parameters = Parameters {
-        local_steps,
+        local_steps: steps,
+        own_steps,
         own: own_values(reader, entry)?,
         momentum: number("momentum")?,
         nesterov: if takes("nesterov").is_some() { reader.flag("nesterov")? } else { None },
@@ -356,6 +365,21 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         return Err(reader.refuse("gamma", &Value::from("auto"), expected));
     }
     Ok((parameters, xi, gamma))
+}
+
+/// `10`, or a list of numbers, one for each agent, of which the largest is the length of a round.
+fn steps(reader: &Section, entry: &Entry) -> Result<(Option<u64>, Option<Arc<[u64]>>), LabError> {
+    let usual = || entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS);
+    let Some(value) = reader.value_or("local_steps", &["tau", "num_local_steps"])? else {
+        return Ok((usual(), None));
+    };
+    let expected = "a whole number of at least 1, or a list of them, one for each agent";
+    let refused = || reader.refuse("local_steps", value, expected);
+    let Value::Array(list) = value else { return Ok((Some(as_whole(value).ok_or_else(refused)?), None)) };
+    let own: Option<Arc<[u64]>> =
+        list.iter().map(|steps| as_whole(steps).filter(|steps| *steps > 0)).collect();
+    let own = own.filter(|own| !own.is_empty()).ok_or_else(refused)?;
+    Ok((own.iter().max().copied(), Some(own)))
 }
 
 /// The values of the method's own parameters.

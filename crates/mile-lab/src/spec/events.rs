@@ -101,7 +101,7 @@ impl Spec {
     pub fn membership(&self) -> Result<Membership, LabError> {
         let rule = match self.network.mixing {
             MixingSource::Rule(rule) => Some(rule),
-            MixingSource::File(_) | MixingSource::Weights(_) => None,
+            MixingSource::File(_) | MixingSource::Weights(_) | MixingSource::InTurn => None,
         };
         Membership::new(self.network.build()?, rule, &self.events).map_err(invalid)
     }

@@ -7,7 +7,7 @@ use mile::graph::{Graph, GraphError, Topology};
 use mile::mixing::{MixingMatrix, Rule};
 use mile::network::{Network, NetworkError};
 use mile::outages::{Bursts, InvalidOutage, Outages};
-use mile::varying::TimeVarying;
+use mile::varying::{TimeVarying, WeightedGraph, finite};
 use toml::{Table, Value};
 
 use crate::error::{DataFileError, LabError};
@@ -18,6 +18,8 @@ use crate::section::{Section, as_number, as_whole, resolve};
 /// rows of weights.
 const BYTES_OF_AN_AGENT: f64 = 100.0;
 const BYTES_OF_AN_EDGE: f64 = 100.0;
+/// Rounds of a finite-time graph, more than there are for any number of agents that fits into memory.
+const MOST_TURNS: f64 = 80.0;
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,8 @@ pub enum GraphSource {
     File(PathBuf),
     /// The edges themselves.
     Edges(Vec<(usize, usize)>),
+    /// The graphs that are used in turn.
+    InTurn,
 }
 
 /// Where a mixing matrix comes from.
@@ -62,6 +66,8 @@ pub enum MixingSource {
     File(PathBuf),
     /// The weights of the edges, by their two ends in increasing order; the diagonal makes each row sum to one.
     Weights(BTreeMap<(usize, usize), f64>),
+    /// The mean of the graphs that are used in turn.
+    InTurn,
 }
 
 /// Where the edges of each round come from.
@@ -74,6 +80,37 @@ pub enum VaryingSource {
     Matchings,
     /// Files with edge lists, one after the other.
     Files(Vec<PathBuf>),
+    /// A one-peer hypercube.
+    OnePeerHypercube,
+    /// A Base-(k+1) graph.
+    BaseK {
+        /// The most neighbours of an agent in a round.
+        most: usize,
+    },
+}
+
+impl VaryingSource {
+    /// Whether its graphs have weights of their own, and decide the network.
+    fn has_weights(&self) -> bool {
+        matches!(self, Self::OnePeerHypercube | Self::BaseK { .. })
+    }
+
+    /// The graphs of a period.
+    fn turns(&self, agents: usize) -> Result<Vec<WeightedGraph>, LabError> {
+        let turns = match self {
+            Self::OnePeerHypercube => finite::one_peer_hypercube(agents).ok_or_else(|| {
+                let expected =
+                    "a power of two with time_varying = \"one-peer-hypercube\" (\"base-k\" takes any number)";
+                LabError::expected("network.agents", expected, agents)
+            })?,
+            Self::BaseK { most } => finite::base_k(agents, *most),
+            Self::RandomMatching | Self::Matchings | Self::Files(_) => Vec::new(),
+        };
+        // An agent alone has no rounds.
+        let none =
+            || WeightedGraph::new(agents, []).map_err(|error| LabError::config("network.agents", error));
+        if turns.is_empty() { Ok(vec![none()?]) } else { Ok(turns) }
+    }
 }
 
 const TOPOLOGIES: [&str; 12] = [
@@ -96,7 +133,7 @@ impl NetworkSpec {
     pub fn topology(&self) -> Option<Topology> {
         match self.graph {
             GraphSource::Topology(topology) => Some(topology),
-            GraphSource::File(_) | GraphSource::Edges(_) => None,
+            GraphSource::File(_) | GraphSource::Edges(_) | GraphSource::InTurn => None,
         }
     }
 
@@ -107,9 +144,16 @@ impl NetworkSpec {
         if agents == 0 {
             return Err(LabError::expected("network.agents", "a whole number of at least 1", 0));
         }
-        let graph = graph(&reader, folder)?;
-        let mixing = mixing(&reader, folder)?;
         let time_varying = time_varying(&reader, folder)?;
+        let (graph, mixing) = match time_varying.as_ref().is_some_and(VaryingSource::has_weights) {
+            true => {
+                let expected = "none with this time_varying, whose graphs have weights of their own";
+                let given = |key: &str| reader.value(key).map(|value| reader.refuse(key, value, expected));
+                ["topology", "mixing"].into_iter().find_map(given).map_or(Ok(()), Err)?;
+                (GraphSource::InTurn, MixingSource::InTurn)
+            }
+            false => (graph(&reader, folder)?, mixing(&reader, folder)?),
+        };
         let expected = "a probability in [0, 1)";
         let drop_rate = reader.number("drop_rate", expected)?.unwrap_or(0.0);
         if !(0.0..1.0).contains(&drop_rate) {
@@ -141,31 +185,41 @@ impl NetworkSpec {
                 let edge = |&(i, j): &(usize, usize)| Value::Array(vec![number(i), number(j)]);
                 edges = Some(Value::Array(list.iter().map(edge).collect()));
             }
+            GraphSource::InTurn => {}
         }
         let (mixing, matrix) = match &self.mixing {
-            MixingSource::Rule(rule) => (rule.name(), None),
-            MixingSource::File(file) => ("file", Some(path(file))),
+            MixingSource::Rule(rule) => (Some(rule.name()), None),
+            MixingSource::InTurn => (None, None),
+            MixingSource::File(file) => (Some("file"), Some(path(file))),
             MixingSource::Weights(weights) => {
                 let weight = |(&(i, j), w): (&(usize, usize), &f64)| {
                     Value::Array(vec![number(i), number(j), Value::Float(*w)])
                 };
-                ("file", Some(Value::Array(weights.iter().map(weight).collect())))
+                (Some("file"), Some(Value::Array(weights.iter().map(weight).collect())))
             }
         };
         let time_varying = self.time_varying.as_ref().map(|source| match source {
             VaryingSource::RandomMatching => "random-matching".into(),
             VaryingSource::Matchings => "matchings".into(),
             VaryingSource::Files(files) => Value::Array(files.iter().map(path).collect()),
+            VaryingSource::OnePeerHypercube => "one-peer-hypercube".into(),
+            VaryingSource::BaseK { most } => {
+                degree = Some(number(*most));
+                "base-k".into()
+            }
         });
-        let topology = self.topology().map_or("file", |topology| topology.name());
+        let topology = match &self.graph {
+            GraphSource::InTurn => None,
+            _ => Some(self.topology().map_or("file", |topology| topology.name())),
+        };
         super::table([
             ("agents", Some(number(self.agents))),
-            ("topology", Some(topology.into())),
+            ("topology", topology.map(Value::from)),
             ("p", p),
             ("degree", degree),
             ("rewire", rewire),
             ("edges", edges),
-            ("mixing", Some(mixing.into())),
+            ("mixing", mixing.map(Value::from)),
             ("matrix", matrix),
             ("time_varying", time_varying),
             ("drop_rate", Some(self.drop_rate.into())),
@@ -186,6 +240,7 @@ impl NetworkSpec {
             GraphSource::Topology(topology) => topology.mean_edges(self.agents),
             GraphSource::File(_) => 0.0,
             GraphSource::Edges(edges) => edges.len() as f64,
+            GraphSource::InTurn => self.agents as f64 * MOST_TURNS,
         };
         let bytes = self.agents as f64 * BYTES_OF_AN_AGENT + edges * BYTES_OF_AN_EDGE;
         room::check("network.agents", "fewer agents", self.agents, "the graph and its weights", bytes)?;
@@ -202,10 +257,12 @@ impl NetworkSpec {
             GraphSource::File(path) => in_text_file(path, |text| Graph::parse_edges(text, self.agents))?,
             GraphSource::Edges(edges) => Graph::from_edges(self.agents, edges.iter().copied())
                 .map_err(|error| LabError::config("network.edges", error))?,
+            GraphSource::InTurn => return self.build_in_turn(),
         };
         let graph = graph.connected().map_err(|error| LabError::config("network.topology", error))?;
         let network = match &self.mixing {
             MixingSource::Rule(rule) => Network::new(graph, *rule).map_err(in_config("network.mixing"))?,
+            MixingSource::InTurn => return self.build_in_turn(),
             MixingSource::File(path) => {
                 let matrix = in_text_file(path, |text| MixingMatrix::parse(&graph, text))?;
                 Network::with_matrix(graph, matrix).map_err(in_config("network.matrix"))?
@@ -225,6 +282,9 @@ impl NetworkSpec {
         };
         let varying = match &self.time_varying {
             None => None,
+            Some(VaryingSource::OnePeerHypercube | VaryingSource::BaseK { .. }) => {
+                return self.build_in_turn();
+            }
             Some(VaryingSource::RandomMatching) => Some(TimeVarying::RandomMatching),
             Some(VaryingSource::Matchings) => Some(TimeVarying::matchings(network.graph())),
             Some(VaryingSource::Files(paths)) => {
@@ -236,7 +296,21 @@ impl NetworkSpec {
             Some(varying) => network.with_time_varying(varying).map_err(in_config("network.time_varying"))?,
             None => network,
         };
-        let network = network.with_drop_rate(self.drop_rate).map_err(in_config("network.drop_rate"))?;
+        self.with_losses(network)
+    }
+
+    /// Builds a network whose graphs have weights of their own.
+    fn build_in_turn(&self) -> Result<Network, LabError> {
+        let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
+        let turns =
+            self.time_varying.as_ref().map_or(Ok(Vec::new()), |varying| varying.turns(self.agents))?;
+        self.with_losses(Network::in_turn(turns).map_err(in_config("network.time_varying"))?)
+    }
+
+    /// The network whose edges are down as this says.
+    fn with_losses(&self, network: Network) -> Result<Network, LabError> {
+        let dropping = network.with_drop_rate(self.drop_rate);
+        let network = dropping.map_err(|error| LabError::config("network.drop_rate", error))?;
         let network = self.bursts.into_iter().fold(network, Network::with_bursts);
         Ok(self.absence.into_iter().fold(network, Network::with_absence))
     }
@@ -334,7 +408,7 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
 }
 
 fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>, LabError> {
-    let expected = "random-matching, matchings, or a list of files with edge lists to use in turn";
+    let expected = "random-matching, matchings, one-peer-hypercube, base-k, or a list of files with edge lists to use in turn";
     let Some(value) = reader.value("time_varying") else { return Ok(None) };
     let files = |list: &[Value]| -> Option<Vec<PathBuf>> {
         list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
@@ -342,6 +416,14 @@ fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>
     Ok(Some(match value {
         Value::String(name) if name == "random-matching" => VaryingSource::RandomMatching,
         Value::String(name) if name == "matchings" => VaryingSource::Matchings,
+        Value::String(name) if name == "one-peer-hypercube" => VaryingSource::OnePeerHypercube,
+        Value::String(name) if name == "base-k" => {
+            let expected = "a whole number of at least 1: the most neighbours of an agent in a round";
+            match reader.whole("degree", expected)?.unwrap_or(1) {
+                0 => return Err(LabError::expected("network.degree", expected, 0)),
+                most => VaryingSource::BaseK { most: most as usize },
+            }
+        }
         Value::Array(list) if !list.is_empty() => {
             VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, expected))?)
         }

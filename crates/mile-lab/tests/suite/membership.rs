@@ -219,3 +219,14 @@ fn where_one_file_is_divided_an_agent_cannot_join_an_existing_run() {
     assert!(refused.contains("problem.agents"), "{refused}");
     go(&plan(&joins, home.path()).unwrap(), &home.path().join("another"), false, u64::MAX).unwrap();
 }
+
+#[test]
+fn own_local_steps_are_those_of_the_members() {
+    let own = EXPERIMENT.replace("local_steps = 3", "local_steps = [3, 1, 2, 4, 2, 5]");
+    let plan = plan(&format!("{own}{EVENTS}"), Path::new("")).unwrap();
+    let job = plan.jobs()[0];
+    let steps = |epoch| plan.method_in(job, epoch).unwrap().own_steps().unwrap().to_vec();
+    assert_eq!([steps(0), steps(1), steps(2)], [vec![3, 1, 2, 4, 2], vec![3, 1, 4, 2], vec![3, 1, 4, 2, 5]]);
+    let error = self::plan(&own, Path::new("")).err().unwrap();
+    assert!(error.contains("algorithm[0].local_steps"), "{error}");
+}

@@ -98,6 +98,10 @@ fn wrong_values_are_refused_with_what_was_expected_and_given() {
     refused("network.drop_rate=1", &["network.drop_rate", "[0, 1)"]);
     refused("network.time_varying=weekly", &["network.time_varying", "weekly"]);
     refused("network.time_varying=[1]", &["network.time_varying"]);
+    refused("network={ agents = 5, time_varying = \"one-peer-hypercube\" }", &["network.agents", "5"]);
+    refused("network={ agents = 5, time_varying = \"base-k\", mixing = \"fdla\" }", &["network.mixing"]);
+    refused("network={ agents = 5, time_varying = \"base-k\", topology = \"ring\" }", &["network.topology"]);
+    refused("network={ agents = 5, time_varying = \"base-k\", degree = 0 }", &["network.degree", "0"]);
     for varying in ["network.drop_rate=0.1", "network.time_varying=matchings"] {
         let error = parse(GOOD, &[varying, "event=[{ round = 3, replace = 1 }]"]).err().unwrap();
         assert!(error.contains("event[0]"), "{error}");
@@ -116,6 +120,10 @@ fn wrong_values_are_refused_with_what_was_expected_and_given() {
     refused("algorithm.mile.lr=0.1", &["step_size"]);
     refused("algorithm.mile.local_steps=3", &["local_steps"]);
     refused("algorithm.mile.tau=0", &["algorithm[0].local_steps", "0"]);
+    refused("algorithm.mile.tau=[3, 0, 1, 1, 1]", &["algorithm[0].local_steps", "0"]);
+    refused("algorithm.mile.tau=[]", &["algorithm[0].local_steps"]);
+    refused("algorithm.mile.tau=[3, 2]", &["algorithm[0].local_steps", "5"]);
+    refused("algorithm.dsgd.local_steps=[1, 2, 1, 1, 1]", &["algorithm[2].local_steps"]);
     refused("algorithm.mile.xi={ from = 0.1, to = 0.2 }", &["algorithm[0].xi.rounds"]);
     refused("algorithm.mile.xi={ from = 0.1, to = 0.2, round = 5 }", &["algorithm[0].xi.round", "rounds"]);
     refused("algorithm.mile.xi={ from = 0, to = 0.2, rounds = 5 }", &["algorithm[0].xi", "0"]);

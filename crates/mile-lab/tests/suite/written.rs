@@ -100,12 +100,19 @@ fn network(draw: &mut Draw) -> String {
         "\"small-world\"\ndegree = 2\nrewire = 0.3",
         "\"file\"\nedges = [[0, 1], [1, 2], [2, 3], [0, 3]]",
     ];
-    let mut text = format!("[network]\nagents = 4\ntopology = {}\n", draw.one_of(&topologies));
-    if draw.yes(0.7) {
+    let finite = draw.yes(0.15);
+    let mut text = match finite {
+        true => {
+            let varying = ["\"one-peer-hypercube\"", "\"base-k\"", "\"base-k\"\ndegree = 2"];
+            format!("[network]\nagents = 4\ntime_varying = {}\n", draw.one_of(&varying))
+        }
+        false => format!("[network]\nagents = 4\ntopology = {}\n", draw.one_of(&topologies)),
+    };
+    if !finite && draw.yes(0.7) {
         let rules = ["metropolis", "lazy-metropolis", "max-degree", "best-constant", "fdla"];
         let _ = writeln!(text, "mixing = \"{}\"", draw.one_of(&rules));
     }
-    if draw.yes(0.2) {
+    if !finite && draw.yes(0.2) {
         let _ = writeln!(text, "time_varying = \"{}\"", draw.one_of(&["random-matching", "matchings"]));
     }
     if draw.yes(0.2) {
@@ -179,7 +186,9 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64) -> String {
     let step_size = if draw.yes(0.2) { "\"auto\"".into() } else { draw.number(0.001, 0.05).to_string() };
     let _ = writeln!(text, "{} = {step_size}", draw.one_of(&["step_size", "lr"]));
     if entry.takes("local_steps") && draw.yes(0.7) {
-        let _ = writeln!(text, "{} = {}", draw.one_of(&["local_steps", "tau"]), draw.whole(1, 4));
+        let own = entry.takes_own_steps() && draw.yes(0.3);
+        let steps = if own { "[2, 1, 3, 3]".into() } else { draw.whole(1, 4).to_string() };
+        let _ = writeln!(text, "{} = {steps}", draw.one_of(&["local_steps", "tau"]));
     }
     let (a, b) = (draw.number(0.0, 0.2), draw.number(0.2, 1.0));
     let share = draw.number(0.2, 0.9);

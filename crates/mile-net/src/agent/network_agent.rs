@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
 use mile::engine::Engine;
-use mile::engine::parts::{check_method, matrices, replace};
+use mile::engine::parts::{check_method, matrices, movers, replace};
 use mile::membership::Epoch;
 use mile::method::{Layout, Method};
 use mile::optimiser::MatrixPart;
@@ -172,11 +172,11 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         let AgentJob { agent, membership, seed, gossip_every, .. } = *self.job;
         let (epoch, place) = (self.epoch, self.place);
         let absent = |id: usize| membership.is_absent(id, round);
-        let is_used = |id: usize| {
-            epoch.place(id).is_some_and(|other| epoch.network.edge_is_up(seed, place, other, round))
+        let weight = |(id, _): (usize, f64)| {
+            let weight = epoch.network.weight_in_round(seed, (place, epoch.place(id)?), round)?;
+            (!absent(agent) && !absent(id)).then_some((id, weight))
         };
-        let is_up = |(id, _): &(usize, f64)| !absent(agent) && !absent(*id) && is_used(*id);
-        let up: Vec<(usize, f64)> = epoch.neighbours(agent).filter(is_up).collect();
+        let up: Vec<(usize, f64)> = epoch.neighbours(agent).filter_map(weight).collect();
         self.host.about_to_mix(&self.vectors[model.0]);
         let mut vectors = self.host.buffer();
         write(&self.vectors, &mut vectors);
@@ -198,7 +198,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
     fn carry_out(&mut self) -> Result<(), AgentsError> {
         let AgentJob { problem, agent, seed, .. } = *self.job;
         let verbs = self.verbs.stage(0);
-        let work = LocalWork { problem, seed, matrices: &self.matrices };
+        let work = LocalWork { problem, seed, matrices: &self.matrices, own_steps: &[] };
         let done = Rows::alone(agent, &mut self.vectors, |rows| {
             verbs.iter().try_for_each(|verb| rows.carry_out(verb, &work))
         });
@@ -281,6 +281,11 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         let finished =
             self.exchange(round, pull.model, MessageForm::Compressed(pull.by), write, &[pull.to])?;
         Ok((finished.used.len() * pull.by.message_bytes::<T>(self.dim())) as u64)
+    }
+
+    /// Verbs are not called for nobody, so that there is nothing to note.
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        Ok(movers(self.hosted(), self.method.own_steps().unwrap_or_default(), own))
     }
 
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {

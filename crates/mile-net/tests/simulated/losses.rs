@@ -61,7 +61,7 @@ fn check(seed: u64, what: impl Fn(&mut ChaCha8Rng, usize, (u64, u64)) -> Vec<Eve
         let membership = Membership::new(network, Some(Rule::LazyMetropolis), &events).unwrap();
         let gone: &[usize] = if membership.leaves(victim).is_some() { &[victim] } else { &[] };
         let members = membership.epochs().last().unwrap().members.clone();
-        world.tell(Script::new(membership, build), gone);
+        world.tell(Script::new(membership, |epoch| build(&epoch.network)), gone);
         world.trouble.kills += 4;
         world.run();
         let (vectors, _) = world.results();

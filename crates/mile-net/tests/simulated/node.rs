@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
-use mile::membership::Membership;
+use mile::membership::{Epoch, Membership};
 use mile::method::Method;
 use mile::network::Network;
 use mile::problems::Problem;
@@ -23,8 +23,8 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(crate) fn new(membership: Membership, build: impl Fn(&Network) -> Box<dyn Method>) -> Self {
-        let methods = membership.epochs().iter().map(|epoch| build(&epoch.network)).collect();
+    pub(crate) fn new(membership: Membership, build: impl Fn(&Epoch) -> Box<dyn Method>) -> Self {
+        let methods = membership.epochs().iter().map(|epoch| build(epoch)).collect();
         Self { membership, methods }
     }
 

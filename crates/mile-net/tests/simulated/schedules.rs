@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use mile::agents::Vector;
 use mile::compression::Compression;
 use mile::graph::Topology;
-use mile::membership::{Change, Event, Membership, Present};
+use mile::membership::{Change, Epoch, Event, Membership, Present};
 use mile::methods::catalogue::{self, Parameters};
 use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum};
 use mile::mixing::Rule;
@@ -17,6 +17,7 @@ use mile::run::{Progress, Run};
 use mile::schedule::Weight;
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
+use mile::varying::finite::base_k;
 use mile_net::protocol::MissingPolicy;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -130,7 +131,13 @@ fn check(seed: u64, spoil: bool) {
     let lasting = complete || compression.is_some();
     let network = network.with_drop_rate(if lasting { 0.0 } else { drop_rate }).unwrap();
     let varying = [TimeVarying::RandomMatching, TimeVarying::matchings(network.graph())];
-    let network = match varying.into_iter().nth(random.random_range(0..6)).filter(|_| !lasting) {
+    let network = match lasting || !random.random_bool(0.1) {
+        true => network,
+        false => Network::in_turn(base_k(agents, 1)).unwrap_or(network).with_drop_rate(drop_rate).unwrap(),
+    };
+    let is_finite = network.time_varying().is_some();
+    let network = match varying.into_iter().nth(random.random_range(0..6)).filter(|_| !lasting && !is_finite)
+    {
         Some(varying) => network.with_time_varying(varying).unwrap(),
         None => network,
     };
@@ -166,7 +173,17 @@ fn check(seed: u64, spoil: bool) {
     let rounds = random.random_range(1..8);
     let happens = seed.is_multiple_of(2) && compression.is_none();
     let membership = membership(&mut random, network, rule, happens);
-    let script = Script::new(membership, |network| entry.build(&parameters, network, seed).unwrap());
+    // Own numbers of local steps, for all agents that ever take part.
+    let parameters = match entry.takes_own_steps() && (seed / 11).is_multiple_of(2) {
+        true => {
+            let own = (0..membership.numbers() as u64).map(|agent| 1 + (agent + seed) % 3);
+            parameters.with_own_steps(own.collect::<Vec<_>>())
+        }
+        false => parameters,
+    };
+    let build =
+        |epoch: &Epoch| entry.build(&parameters.of_members(&epoch.members), &epoch.network, seed).unwrap();
+    let script = Script::new(membership, build);
     let dim = [1, 5, 17][random.random_range(0..3)];
     let numbers = script.membership.numbers();
     let (problem, start) = (problem(numbers, dim, if penalty { 0.3 } else { 0.0 }), scattered(agents, dim));

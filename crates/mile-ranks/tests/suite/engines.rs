@@ -18,6 +18,7 @@ use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
+use mile::varying::finite::base_k;
 use mile_ranks::engine::RankEngine;
 use mile_ranks::placement::Placement;
 use mile_ranks::threads::Threads;
@@ -128,7 +129,9 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
         ("motef", Compression::EightBit),
     ]
     .map(|(name, by)| (catalogue::find(name).unwrap(), None, Some(by)));
-    for (entry, xi, compression) in plain.chain([adaptive]).chain(compressed) {
+    let all: Vec<_> = plain.chain([adaptive]).chain(compressed).collect();
+    let paced = all.iter().filter(|(entry, ..)| entry.takes_own_steps()).map(|one| (true, *one));
+    for (paced, (entry, xi, compression)) in all.iter().map(|one| (false, *one)).chain(paced) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.has_server();
             let lasting = complete || compression.is_some();
@@ -150,6 +153,8 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
             };
             let local_steps = entry.has_local_steps().then_some(3);
             let parameters = Parameters { local_steps, penalty, xi, compression, ..Parameters::default() };
+            let own = (0..network.agents()).map(|agent| [1, 3, 2][agent % 3]).collect::<Vec<_>>();
+            let parameters = if paced { parameters.with_own_steps(own) } else { parameters };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let problem = problem::<T>(network.agents(), if penalty { 0.1 } else { 0.0 });
             let what =
@@ -168,6 +173,18 @@ fn graph() -> Graph {
 #[test]
 fn agents_are_placed_in_another_order_in_these_tests() {
     assert!(!Placement::of(&graph(), 3).is_in_order());
+}
+
+#[test]
+fn weights_of_a_round_have_the_bits_of_one_process() {
+    let network = Network::in_turn(base_k(14, 2)).unwrap().with_drop_rate(0.2).unwrap();
+    let problem = problem::<f64>(14, 0.0);
+    for name in ["mile", "k-gt"] {
+        let method = catalogue::find(name).unwrap().build(&Parameters::default(), &network, SEED).unwrap();
+        for ranks in [2, 5] {
+            same(&problem, &network, &*method, 9, ranks, name);
+        }
+    }
 }
 
 #[test]

@@ -80,6 +80,12 @@ pub fn matrices<T: Real>(
     if matrices.is_empty() { Err(HostError::Matrices) } else { Ok(matrices) }
 }
 
+/// How many of these agents have this own number of local steps; all of them if none is asked for.
+pub fn movers(agents: impl IntoIterator<Item = usize>, own_steps: &[u64], own: Option<u64>) -> u64 {
+    let moves = |agent: &usize| own.is_none_or(|own| own_steps.get(*agent) == Some(&own));
+    agents.into_iter().filter(moves).count() as u64
+}
+
 /// Refuses to replace the numbers of a vector by more or fewer.
 pub fn check_len(numbers: usize, got: usize) -> Result<(), AgentsError> {
     if numbers == got {

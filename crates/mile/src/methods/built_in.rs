@@ -3,8 +3,8 @@
 use super::entry::{Entry, Parameter, ParameterKind};
 use super::rivals;
 use super::row::{
-    CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, LOCAL_STEPS, MOMENTUM, NESTEROV, OPTIMIZER, OUTER,
-    PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in, checked_compression,
+    CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, EXPECTED_STEPS, LOCAL_STEPS, MOMENTUM, NESTEROV,
+    OPTIMIZER, OUTER, PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in, checked_compression,
 };
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
@@ -53,7 +53,8 @@ pub static ALL: &[Entry] = &[
             let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
             let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
             let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
-            Ok(Box::new(method.with_local(p.checked_momentum("mile")?, &p.local)?.with_outer(p.outer)?))
+            let method = method.with_local(p.checked_momentum("mile")?, &p.local)?.with_outer(p.outer)?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
         },
     }),
     built_in(Row {
@@ -75,7 +76,8 @@ pub static ALL: &[Entry] = &[
         note: "needs a smallest eigenvalue of W above -1/3: use mixing = \"lazy-metropolis\"; both kinds of momentum are our extensions",
         build: &|p, _, _| {
             let momentum = p.checked_momentum("led")?;
-            Ok(Box::new(Led::with_parts(p.tau(), p.number("beta"), momentum, &p.local, p.outer)?))
+            let method = Led::with_parts(p.tau(), p.number("beta"), momentum, &p.local, p.outer)?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
         },
     }),
     built_in(Row {
@@ -101,7 +103,8 @@ pub static ALL: &[Entry] = &[
                 return Err(Checker("k-gt").refuse("eta_s", eta_s, expected));
             }
             let method = KGt::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?.with_outer(p.outer)?;
-            Ok(Box::new(method.with_local(p.checked_momentum("k-gt")?, &p.local)?))
+            let method = method.with_local(p.checked_momentum("k-gt")?, &p.local)?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
         },
     }),
     built_in(Row {
@@ -111,7 +114,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "our interpretation: no public code",
-        build: &|p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(PeriodicalGt::new(p.tau())?.with_own_steps(p.own_steps())?)),
     }),
     built_in(Row {
         name: "dec-fedtrack",
@@ -120,7 +123,10 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "for minimisation, where it is K-GT",
-        build: &|p, _, _| Ok(Box::new(DecFedTrack::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?)),
+        build: &|p, _, _| {
+            let method = DecFedTrack::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
+        },
     }),
     built_in(Row {
         name: "gta-1",
@@ -129,7 +135,10 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: &|p, _, _| Ok(Box::new(Gta::one(p.tau(), p.whole("communications").unwrap_or(1))?)),
+        build: &|p, _, _| {
+            let method = Gta::one(p.tau(), p.whole("communications").unwrap_or(1))?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
+        },
     }),
     built_in(Row {
         name: "gta-2",
@@ -138,7 +147,10 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "",
-        build: &|p, _, _| Ok(Box::new(Gta::two(p.tau(), p.whole("communications").unwrap_or(1))?)),
+        build: &|p, _, _| {
+            let method = Gta::two(p.tau(), p.whole("communications").unwrap_or(1))?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
+        },
     }),
     built_in(Row {
         name: "gta-3",
@@ -147,7 +159,10 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, COMMUNICATIONS],
         note: "two exchanges per communication round, one after the other",
-        build: &|p, _, _| Ok(Box::new(Gta::three(p.tau(), p.whole("communications").unwrap_or(1))?)),
+        build: &|p, _, _| {
+            let method = Gta::three(p.tau(), p.whole("communications").unwrap_or(1))?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
+        },
     }),
     built_in(Row {
         name: "diging",
@@ -156,7 +171,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "",
-        build: &|p, _, _| Ok(Box::new(Diging::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(Diging::new(p.tau())?.with_own_steps(p.own_steps())?)),
     }),
     built_in(Row {
         name: "push-pull",
@@ -165,7 +180,7 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS],
         note: "our interpretation of what the paper calls PPADCO; A = B = W",
-        build: &|p, _, _| Ok(Box::new(PushPull::new(p.tau())?)),
+        build: &|p, _, _| Ok(Box::new(PushPull::new(p.tau())?.with_own_steps(p.own_steps())?)),
     }),
     built_in(Row {
         name: "extra",
@@ -209,7 +224,7 @@ pub static ALL: &[Entry] = &[
         reference: "Mishchenko et al. 2022; Guo et al. 2023",
         exact: true,
         parameters: &[
-            LOCAL_STEPS,
+            EXPECTED_STEPS,
             PROBABILITY,
             Parameter::number("beta", "a number in (0, 1]", "probability"),
             Parameter::number("chi", "a number from 1", "1"),
@@ -230,7 +245,7 @@ pub static ALL: &[Entry] = &[
         title: "MG-Skip",
         reference: "Guo, Wang, Shi, Cao 2023",
         exact: true,
-        parameters: &[LOCAL_STEPS, PROBABILITY, Parameter::whole("gossip", "1/sqrt(1 - l), rounded up")],
+        parameters: &[EXPECTED_STEPS, PROBABILITY, Parameter::whole("gossip", "1/sqrt(1 - l), rounded up")],
         note: "a reconstruction: only the abstract was available",
         build: &|p, network, seed| {
             Checker("mg-skip").at_least_one("local_steps", p.tau())?;
@@ -258,7 +273,7 @@ pub static ALL: &[Entry] = &[
             let mut p = checked_compression("local-dsgd", p, network)?;
             p.weights_of_compression(false);
             let method = LocalDsgd::new(p.tau())?.with_local(p.checked_momentum("local-dsgd")?, &p.local)?;
-            let method = method.with_outer(p.outer)?;
+            let method = method.with_outer(p.outer)?.with_own_steps(p.own_steps())?;
             Ok(Box::new(match p.compression {
                 Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
                 None => method,
@@ -297,7 +312,10 @@ pub static ALL: &[Entry] = &[
         exact: true,
         parameters: &[LOCAL_STEPS, ETA_S],
         note: "on the complete graph, where one exchange gives the server's average",
-        build: &|p, _, _| Ok(Box::new(Scaffold::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?)),
+        build: &|p, _, _| {
+            let method = Scaffold::new(p.tau(), p.number("eta_s").unwrap_or(1.0))?;
+            Ok(Box::new(method.with_own_steps(p.own_steps())?))
+        },
     }),
     built_in(Row {
         name: "momentum-tracking",

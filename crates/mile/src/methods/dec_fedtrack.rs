@@ -24,6 +24,11 @@ impl DecFedTrack {
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
         KGt::named("dec-fedtrack", local_steps, eta_s).map(Self)
     }
+
+    /// With an own number of local steps for each agent, as K-GT.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        self.0.with_own_steps(own).map(Self)
+    }
 }
 
 impl Method for DecFedTrack {
@@ -33,5 +38,9 @@ impl Method for DecFedTrack {
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         self.0.step(s)
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.0.own_steps()
     }
 }

@@ -11,6 +11,7 @@
 //!
 //! Sent: x, y. Stored: x, c.
 
+use super::parts::Pace;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 
@@ -23,13 +24,19 @@ const N: Vector = Vector(4);
 /// DIGing with local updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diging {
-    local_steps: u64,
+    pace: Pace,
 }
 
 impl Diging {
     /// An exchange at every t divisible by `local_steps`.
     pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
-        Ok(Self { local_steps: Checker("diging").at_least_one("local_steps", local_steps)? })
+        Ok(Self { pace: Pace::new(Checker("diging"), local_steps)?.after_an_exchange() })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("diging"), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -39,17 +46,22 @@ impl Method for Diging {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let alpha = s.step_size;
-        s.gradient(X, G)?;
-        if s.t.is_multiple_of(self.local_steps) {
+        let (alpha, exchanges) = (s.step_size, self.pace.exchanges(s.t));
+        self.pace.each(s, |s, _, _| {
+            s.gradient(X, G)?;
+            if exchanges { Ok(()) } else { s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)]) }
+        })?;
+        if exchanges {
             let (y, pull_x, pull_y) = (C, M, N);
             s.combine(y, 1.0, &[(1.0, G)])?;
             s.pull(&[(X, pull_x), (y, pull_y)])?;
             s.combine(X, 1.0, &[(1.0, pull_x), (-alpha, y)])?;
             s.combine(C, 1.0, &[(1.0, pull_y), (-1.0, G)])?; // c = W y - g
-        } else {
-            s.combine(X, 1.0, &[(-alpha, G), (-alpha, C)])?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 }

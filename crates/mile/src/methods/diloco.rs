@@ -17,7 +17,7 @@
 //!
 //! Sent: one vector. Stored: x, a, u; with momentum in the local steps also m, with AdamW or Muon also m and v.
 
-use super::parts::{Correction, Local};
+use super::parts::{Correction, Local, Pace};
 use super::primal_dual::{PLAIN, Steps};
 use super::{LocalSteps, Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step};
@@ -28,7 +28,7 @@ use crate::optimiser::Muon;
 /// DiLoCo without a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiLoCo {
-    local_steps: u64,
+    pace: Pace,
     steps: Steps,
 }
 
@@ -38,9 +38,15 @@ impl DiLoCo {
 
     /// With the momentum mu and the step size eta of `outer`.
     pub fn new(local_steps: u64, outer: OuterMomentum) -> Result<Self, InvalidParameter> {
-        let local_steps = Checker("diloco").at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(Checker("diloco"), local_steps)?;
         let outer = Some(outer.checked("diloco")?);
-        Ok(Self { local_steps, steps: Steps { correction: Correction::None, outer, ..PLAIN } })
+        Ok(Self { pace, steps: Steps { correction: Correction::None, outer, ..PLAIN } })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("diloco"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With these local steps, and a momentum unless they have an optimiser.
@@ -60,14 +66,18 @@ impl Method for DiLoCo {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        if s.t.is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s, s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| self.steps.local_step(s, t + 1))?;
+        if self.pace.exchanges(s.t) {
             self.steps.exchange(s, 1.0, 0.0)?; // the mean of all agents
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

@@ -33,7 +33,7 @@
 //! Sent: x, one vector. Stored: x, p, y; with AdamW or Muon also m and v.
 
 use super::LocalSteps;
-use super::parts::{Correction, Local, Needs, Vectors};
+use super::parts::{Correction, Local, Needs, Pace, Vectors};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 use crate::network::Network;
@@ -46,7 +46,7 @@ const Y: Vector = Vector(2);
 /// ADMM whose minimisations are steps of a local optimiser.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dinno {
-    local_steps: u64,
+    pace: Pace,
     /// In units of 1/alpha, or a number where the optimiser divides by the size of gradients.
     rho: f64,
     /// The largest sum of an agent's weights.
@@ -58,11 +58,17 @@ impl Dinno {
     /// `rho`, in units of 1/alpha, is min(1/2, 1/tau)/w unless given, with the largest sum w of an agent's weights.
     pub fn new(local_steps: u64, rho: Option<f64>, network: &Network) -> Result<Self, InvalidParameter> {
         let check = Checker("dinno");
-        let local_steps = check.at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(check, local_steps)?;
         let degree = network.mixing().degree();
         let rho = rho.unwrap_or(f64::min(0.5, 1.0 / local_steps as f64) / degree);
         let rho = check.number("rho", rho, rho > 0.0, "a positive number")?;
-        Ok(Self { local_steps, rho, degree, local: Local::PLAIN })
+        Ok(Self { pace, rho, degree, local: Local::PLAIN })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("dinno"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With these local steps; the optimiser gets the gradient h of all terms, and only that of f is clipped.
@@ -92,16 +98,22 @@ impl Method for Dinno {
         let rho = if self.local.by.is_preconditioned() { self.rho } else { self.rho / alpha };
         let (h, d) = (g, g);
         let pull_back = 2.0 * rho * self.degree;
-        self.local.gradient(s, X, g)?;
-        s.combine(h, 1.0, &[(1.0, P), (pull_back, X), (-pull_back, Y)])?;
-        self.local.step(s, X, m, &Correction::None.direction(self.local.at, alpha, h, P), s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| {
+            self.local.gradient(s, X, g)?;
+            s.combine(h, 1.0, &[(1.0, P), (pull_back, X), (-pull_back, Y)])?;
+            self.local.step(s, X, m, &Correction::None.direction(self.local.at, alpha, h, P), t + 1)
+        })?;
+        if self.pace.exchanges(s.t) {
             s.pull(&[(X, d)])?;
             s.combine(P, 1.0, &[(-rho, d)])?;
             s.combine(Y, 0.0, &[(1.0, X), (0.5 / self.degree, d)])?;
             self.local.share(s, m, d)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

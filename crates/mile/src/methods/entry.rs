@@ -140,6 +140,11 @@ impl Entry {
         self.takes("local_steps")
     }
 
+    /// Whether agents may have numbers of local steps of their own. Not where numbers are drawn.
+    pub fn takes_own_steps(&self) -> bool {
+        self.has_local_steps() && !self.takes("probability")
+    }
+
     /// Whether it has a parameter with this name.
     pub fn takes(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|p| p.name == parameter)
@@ -188,6 +193,7 @@ impl Entry {
             let expected = "1; the method communicates after every update";
             return Err(Checker(&self.name).refuse("local_steps", steps, expected));
         }
+        self.check_own_steps(parameters, network)?;
         for (name, value) in &parameters.own {
             let declared = self.parameters.iter().find(|declared| declared.name == *name);
             let unknown = "no such parameter; the method does not have it";
@@ -214,8 +220,26 @@ impl Entry {
             Builder::BuiltIn(build) => build(parameters, network, seed),
             Builder::Own(build) => build(parameters, network, seed),
         }?;
+        let differ = |own: &Arc<[u64]>| own.iter().any(|steps| *steps != own[0]);
+        if let Some(own) =
+            parameters.own_steps.as_ref().filter(|own| differ(own) && method.own_steps().is_none())
+        {
+            let expected = "a whole number; agents cannot differ in it with this method";
+            return Err(Checker(&self.name).refuse("local_steps", format!("{own:?}"), expected));
+        }
         method.check(network)?;
         Ok(method)
+    }
+
+    /// Refuses own numbers of local steps that are not as many as there are agents, or not all at least 1.
+    fn check_own_steps(&self, parameters: &Parameters, network: &Network) -> Result<(), InvalidParameter> {
+        let (Some(own), agents) = (&parameters.own_steps, network.agents()) else { return Ok(()) };
+        let check = Checker(&self.name);
+        if own.len() != agents {
+            let expected = format!("a whole number, or a list of {agents} of them, one for each agent");
+            return Err(check.refuse("local_steps", format!("{} numbers", own.len()), expected));
+        }
+        own.iter().try_for_each(|steps| check.at_least_one("local_steps", *steps).map(drop))
     }
 }
 

@@ -20,7 +20,7 @@
 //!
 //! Sent: P, one vector. Stored: x, a, P_old; with momentum in the local steps also m, with AdamW or Muon also m and v.
 
-use super::parts::{Correction, Local, Needs, OuterMomentum, Vectors};
+use super::parts::{Correction, Local, Needs, OuterMomentum, Pace, Vectors};
 use super::{LocalSteps, Momentum};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
@@ -34,7 +34,7 @@ const P_OLD: Vector = Vector(2);
 /// Local steps, gossip, and momentum on what is gossiped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gasloc {
-    local_steps: u64,
+    pace: Pace,
     outer: OuterMomentum,
     /// The weight of the mixing.
     gamma: f64,
@@ -48,10 +48,16 @@ impl Gasloc {
     /// With the momentum mu and the step size eta of `outer`, and the weight `gamma` of the mixing.
     pub fn new(local_steps: u64, outer: OuterMomentum, gamma: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("gasloc");
-        let local_steps = check.at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(check, local_steps)?;
         let outer = outer.checked("gasloc")?;
         let gamma = check.number("gamma", gamma, gamma > 0.0, "a positive number")?;
-        Ok(Self { local_steps, outer, gamma, local: Local::PLAIN })
+        Ok(Self { pace, outer, gamma, local: Local::PLAIN })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("gasloc"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With these local steps, and a momentum unless they have an optimiser.
@@ -82,11 +88,11 @@ impl Method for Gasloc {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let vectors = self.vectors();
         let (g, m) = (vectors.scratch(0), vectors.state(1));
-        if s.t.is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             s.combine(A, 0.0, &[(1.0, X)])?;
         }
-        self.local.uncorrected_step(s, X, (g, m), s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| self.local.uncorrected_step(s, X, (g, m), t + 1))?;
+        if self.pace.exchanges(s.t) {
             let (OuterMomentum { momentum: mu, step_size: eta }, d, p) = (self.outer, g, A);
             s.combine(p, 1.0 - eta, &[(eta, X)])?; // P, in the memory of a
             s.pull(&[(p, d)])?;
@@ -95,6 +101,10 @@ impl Method for Gasloc {
             self.local.share(s, m, d)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

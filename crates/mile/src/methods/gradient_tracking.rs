@@ -8,7 +8,7 @@
 //!
 //! Sent: x - alpha y, y. Stored: x, y, the last gradient.
 
-use super::tracking::{Mixed, initialise, layout, update};
+use super::tracking::{Mixed, initialise, layout, track, update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Layout, Method};
 
@@ -26,6 +26,6 @@ impl Method for GradientTracking {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        update(s, Mixed::Descent, 1)
+        update(s, Mixed::Descent, 1, track)
     }
 }

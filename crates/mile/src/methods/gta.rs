@@ -13,15 +13,17 @@
 //! Sent: 2 n_c vectors; GTA-3 sends y after the new gradient, in a second exchange. Stored: x, y, the last
 //! gradient.
 
-use super::tracking::{Mixed, initialise, layout, update};
+use super::parts::Pace;
+use super::tracking::{Mixed, initialise, layout, paced_update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
 /// GTA-1, GTA-2 or GTA-3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gta {
+    name: &'static str,
     mixed: Mixed,
-    local_steps: u64,
+    pace: Pace,
     communications: u64,
 }
 
@@ -49,10 +51,17 @@ impl Gta {
     ) -> Result<Self, InvalidParameter> {
         let check = Checker(name);
         Ok(Self {
+            name,
             mixed,
-            local_steps: check.at_least_one("local_steps", local_steps)?,
+            pace: Pace::new(check, local_steps)?.after_an_exchange(),
             communications: check.at_least_one("communications", communications)?,
         })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker(self.name), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -66,7 +75,10 @@ impl Method for Gta {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let exchange = s.t.is_multiple_of(self.local_steps);
-        update(s, if exchange { self.mixed } else { Mixed::Nothing }, self.communications)
+        paced_update(s, &self.pace, self.mixed, self.communications)
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 }

@@ -24,9 +24,11 @@
 //!
 //! With [`OuterMomentum`] (ours) the second vector is `x - eta (mu w + x - u)` with `w = mu w + (x - u)`; its step size eta takes the place of eta_s.
 //!
+//! With own numbers of local steps, also ours, K is an agent's own number: z is the mean of the directions of its own steps.
+//!
 //! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m; with outer momentum also w.
 
-use super::parts::{Correction, Local, Needs, Outer, Vectors};
+use super::parts::{Correction, Local, Needs, Outer, Pace, Vectors};
 use super::{LocalSteps, Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
@@ -40,7 +42,7 @@ const CORRECTION: Correction = Correction::Tracking;
 /// K-GT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KGt {
-    local_steps: u64,
+    pace: Pace,
     outer: Outer,
     outer_momentum: Option<OuterMomentum>,
     local: Local,
@@ -53,9 +55,15 @@ impl KGt {
     }
 
     pub(super) fn named(name: &'static str, local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
-        let local_steps = Checker(name).at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(Checker(name), local_steps)?;
         let outer = Outer::new(name, eta_s)?;
-        Ok(Self { local_steps, outer, outer_momentum: None, local: Local::PLAIN })
+        Ok(Self { pace, outer, outer_momentum: None, local: Local::PLAIN })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("k-gt"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With momentum in the local steps.
@@ -91,29 +99,37 @@ impl Method for KGt {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let (alpha, k) = (s.step_size, self.local_steps as f64);
+        let alpha = s.step_size;
         let vectors = self.vectors();
         let (c, m, g) = (vectors.state(1), vectors.state(2), vectors.scratch(0));
-        if s.t.is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             s.combine(U, 0.0, &[(1.0, X)])?;
         }
-        self.local.gradient(s, U, g)?;
-        self.local.step(s, U, m, &CORRECTION.direction(self.local.at, alpha, g, c), s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| {
+            self.local.gradient(s, U, g)?;
+            self.local.step(s, U, m, &CORRECTION.direction(self.local.at, alpha, g, c), t + 1)
+        })?;
+        if self.pace.exchanges(s.t) {
             let (z, d, moved) = (g, Vector(g.0 + 1), U);
-            let slack = self.local.slack();
-            let to_gradient = slack / (k * alpha);
-            s.combine(z, 0.0, &[(to_gradient, X), (-to_gradient, U)])?;
-            match self.outer_momentum {
-                Some(outer) => outer.step(s, moved, (X, vectors.state(3)))?,
-                None => self.outer.along(s, (X, moved), z, (k, slack))?,
-            }
+            self.pace.each(s, |s, _, k| {
+                let (k, slack) = (k as f64, self.local.slack());
+                let to_gradient = slack / (k * alpha);
+                s.combine(z, 0.0, &[(to_gradient, X), (-to_gradient, U)])?;
+                match self.outer_momentum {
+                    Some(outer) => outer.step(s, moved, (X, vectors.state(3))),
+                    None => self.outer.along(s, (X, moved), z, (k, slack)),
+                }
+            })?;
             s.pull(&[(moved, X), (z, d)])?;
             s.combine(X, 1.0, &[(1.0, moved)])?;
             CORRECTION.add(s, c, 1.0, d)?; // d = W z - z
             self.local.share(s, m, d)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

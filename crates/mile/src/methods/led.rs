@@ -23,7 +23,7 @@
 //!
 //! Sent: phi. Stored: x, c; with momentum also m; with outer momentum also a and u.
 
-use super::parts::Local;
+use super::parts::{Local, Pace};
 use super::primal_dual::{PLAIN, Steps};
 use super::{CorrectionAt, LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::agents::{AgentsError, Step};
@@ -37,7 +37,7 @@ const PRECONDITIONED: f64 = 0.4;
 /// Local exact diffusion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Led {
-    local_steps: u64,
+    pace: Pace,
     beta: f64,
     steps: Steps,
 }
@@ -58,8 +58,8 @@ impl Led {
     ) -> Result<Self, InvalidParameter> {
         let check = Checker("led");
         let (local, outer) = (Local::of("led", momentum, local)?, OuterMomentum::of("led", outer)?);
-        let local_steps = check.at_least_one("local_steps", local_steps)?;
-        let tau = local_steps as f64;
+        let pace = Pace::new(check, local_steps)?;
+        let tau = pace.most() as f64;
         let usual = match (&local.by, local.at) {
             (Optimizer::Momentum(momentum), CorrectionAt::Gradient { .. }) => {
                 let slack = 1.0 - momentum.mu;
@@ -72,7 +72,13 @@ impl Led {
         let beta = beta.unwrap_or(usual / gain);
         let beta =
             check.number("beta", beta, beta > 0.0 && beta <= 1.0, "a number in (0, 1]; 1/tau is usual")?;
-        Ok(Self { local_steps, beta, steps: Steps { local, outer, ..PLAIN } })
+        Ok(Self { pace, beta, steps: Steps { local, outer, ..PLAIN } })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("led"), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -82,14 +88,18 @@ impl Method for Led {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        if s.t.is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s, s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| self.steps.local_step(s, t + 1))?;
+        if self.pace.exchanges(s.t) {
             self.steps.exchange(s, 1.0, self.beta)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

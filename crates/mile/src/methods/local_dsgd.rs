@@ -45,7 +45,7 @@
 //!
 //! Sent: x; compressed C(x - y). Stored: x; with momentum also m; with AdamW or Muon also m and v; compressed also y and s; with outer momentum also a and u.
 
-use super::parts::{Correction, Exchange, Local};
+use super::parts::{Correction, Exchange, Local, Pace};
 use super::primal_dual::{PLAIN, Steps, X};
 use super::{LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::agents::{AgentsError, Step};
@@ -57,7 +57,7 @@ use crate::optimiser::Muon;
 /// Local decentralized (stochastic) gradient descent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalDsgd {
-    local_steps: u64,
+    pace: Pace,
     /// The weight of the mixing.
     gamma: f64,
     steps: Steps,
@@ -66,8 +66,14 @@ pub struct LocalDsgd {
 impl LocalDsgd {
     /// An exchange after every `local_steps` updates.
     pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
-        let local_steps = Checker("local-dsgd").at_least_one("local_steps", local_steps)?;
-        Ok(Self { local_steps, gamma: 1.0, steps: Steps { correction: Correction::None, ..PLAIN } })
+        let pace = Pace::new(Checker("local-dsgd"), local_steps)?;
+        Ok(Self { pace, gamma: 1.0, steps: Steps { correction: Correction::None, ..PLAIN } })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("local-dsgd"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With momentum in the local steps: DFedAvgM.
@@ -105,14 +111,23 @@ impl Method for LocalDsgd {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        if s.t.is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s, s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        let exchanges = self.pace.exchanges(s.t);
+        self.pace.each(s, |s, t, _| {
+            self.steps.local_step(s, t + 1)?;
+            if exchanges { Ok(()) } else { s.prox(X, s.step_size) }
+        })?;
+        if exchanges {
             self.steps.exchange(s, self.gamma, 0.0)?; // W x = x + d
+            s.prox(X, s.step_size)?;
         }
-        s.prox(X, s.step_size)
+        Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

@@ -44,6 +44,7 @@
 //!
 //! Sent: x, one vector. Stored: x, c, d.
 
+use super::parts::Pace;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 use crate::network::Network;
@@ -56,7 +57,7 @@ const G: Vector = Vector(3);
 /// ADMM with local gradient steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LtAdmm {
-    local_steps: u64,
+    pace: Pace,
     rho: f64,
 }
 
@@ -64,8 +65,14 @@ impl LtAdmm {
     /// `rho` is the paper's beta rho, by default [`usual_rho`](Self::usual_rho).
     pub fn new(local_steps: u64, rho: f64) -> Result<Self, InvalidParameter> {
         let check = Checker("lt-admm");
-        let local_steps = check.at_least_one("local_steps", local_steps)?;
-        Ok(Self { local_steps, rho: check.number("rho", rho, rho > 0.0, "a positive number")? })
+        let pace = Pace::new(check, local_steps)?;
+        Ok(Self { pace, rho: check.number("rho", rho, rho > 0.0, "a positive number")? })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("lt-admm"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// The default rho: 1/(tau w) with the largest sum w of an agent's weights.
@@ -80,12 +87,18 @@ impl Method for LtAdmm {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        s.gradient(X, G)?;
-        s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C), (0.5 * self.rho, D)])?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, _, _| {
+            s.gradient(X, G)?;
+            s.combine(X, 1.0, &[(-s.step_size, G), (1.0, C), (0.5 * self.rho, D)])
+        })?;
+        if self.pace.exchanges(s.t) {
             s.pull(&[(X, D)])?;
             s.combine(C, 1.0, &[(0.5 * self.rho, D)])?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 }

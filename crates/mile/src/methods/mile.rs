@@ -58,7 +58,7 @@
 //! also m and v, with AMSGrad v_max too; adaptive also p, the
 //! last v; compressed also y and s; with outer momentum also a and u.
 
-use super::parts::{Exchange, Local};
+use super::parts::{Exchange, Local, Pace};
 use super::primal_dual::{PLAIN, Steps};
 use super::{LocalSteps, Momentum, OuterMomentum};
 use crate::agents::{AgentsError, Step};
@@ -71,7 +71,7 @@ use crate::schedule::Weight;
 /// MILE, the paper's (`gamma = xi`) or decoupled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mile {
-    local_steps: u64,
+    pace: Pace,
     xi: Weight,
     /// The weight of the mixing; without one, it is the weight xi of each round.
     gamma: Option<f64>,
@@ -98,7 +98,7 @@ impl Mile {
         let expected =
             format!("a number in (0, 1]; convergence is proven in (0, 2/(tau + 3)) = (0, {bound:.4})");
         let is_weight = |weight: f64| weight > 0.0 && weight <= 1.0;
-        let local_steps = check.at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(check, local_steps)?.after_an_exchange();
         for end in xi.ends() {
             check.number("xi", end, is_weight(end), &expected)?;
         }
@@ -109,10 +109,16 @@ impl Mile {
             check.number("gamma", gamma, is_weight(gamma), "a number in (0, 1]")?;
         }
         let (exchange, gamma) = match xi {
-            Weight::Adaptive(_) => (Exchange::Adaptive { every: local_steps }, gamma.or(Some(1.0))),
+            Weight::Adaptive(_) => (Exchange::Adaptive { every: pace.most() }, gamma.or(Some(1.0))),
             Weight::Constant(_) | Weight::Geometric { .. } => (Exchange::Whole, gamma),
         };
-        Ok(Self { local_steps, xi, gamma, steps: Steps { exchange, ..PLAIN } })
+        Ok(Self { pace, xi, gamma, steps: Steps { exchange, ..PLAIN } })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("mile"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With momentum in the local steps.
@@ -177,15 +183,19 @@ impl Method for Mile {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        if s.t > 0 && (s.t - 1).is_multiple_of(self.local_steps) {
+        if self.pace.begins(s.t) {
             self.steps.begin_round(s)?;
         }
-        self.steps.local_step(s, s.t + 2)?;
-        if s.t.is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| self.steps.local_step(s, t + 2))?;
+        if self.pace.exchanges(s.t) {
             let xi = self.xi.at(s.round);
             self.steps.exchange(s, self.gamma.unwrap_or(xi), xi)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

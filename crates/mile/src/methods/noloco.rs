@@ -26,7 +26,7 @@
 //!
 //! Sent: x, one vector. Stored: x, phi, u; with momentum in the local steps also m.
 
-use super::parts::{Correction, Local, Needs, OuterMomentum, Vectors, pair_weight};
+use super::parts::{Correction, Local, Needs, OuterMomentum, Pace, Vectors, pair_weight};
 use super::{LocalSteps, Momentum};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
@@ -40,7 +40,7 @@ const U: Vector = Vector(2);
 /// Local steps, and an outer step with momentum in which pairs average.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoLoCo {
-    local_steps: u64,
+    pace: Pace,
     outer: OuterMomentum,
     /// The weight of what an exchange finds, which makes it the mean of a pair.
     share: f64,
@@ -53,9 +53,15 @@ impl NoLoCo {
 
     /// With the momentum mu and the step size eta of `outer`.
     pub fn new(local_steps: u64, outer: OuterMomentum, network: &Network) -> Result<Self, InvalidParameter> {
-        let local_steps = Checker("noloco").at_least_one("local_steps", local_steps)?;
+        let pace = Pace::new(Checker("noloco"), local_steps)?;
         let outer = outer.checked("noloco")?;
-        Ok(Self { local_steps, outer, share: pair_weight(network), local: Local::PLAIN })
+        Ok(Self { pace, outer, share: pair_weight(network), local: Local::PLAIN })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("noloco"), own)?;
+        Ok(Self { pace, ..self })
     }
 
     /// With these local steps, and a momentum unless they have an optimiser.
@@ -86,8 +92,8 @@ impl Method for NoLoCo {
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let vectors = self.vectors();
         let (g, local) = (vectors.scratch(0), vectors.state(1));
-        self.local.uncorrected_step(s, X, (g, local), s.t + 1)?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, t, _| self.local.uncorrected_step(s, X, (g, local), t + 1))?;
+        if self.pace.exchanges(s.t) {
             let (OuterMomentum { momentum: mu, step_size: eta }, d) = (self.outer, g);
             s.pull(&[(X, d)])?;
             s.combine(U, mu, &[(eta, X), (eta * self.share, d), (-eta, PHI)])?;
@@ -96,6 +102,10 @@ impl Method for NoLoCo {
             self.local.share(s, local, d)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

@@ -1,5 +1,7 @@
 //! Hyperparameters of all methods, as a user gives them.
 
+use std::sync::Arc;
+
 use super::dsgd::Variant;
 use super::mile::Mile;
 use super::{LocalSteps, Momentum, Optimizer, OuterMomentum};
@@ -15,6 +17,8 @@ pub const DEFAULT_LOCAL_STEPS: u64 = 10;
 pub struct Parameters {
     /// Local steps tau: updates per communication round.
     pub local_steps: Option<u64>,
+    /// The agents' own numbers of local steps, if they have them; the largest is `local_steps`.
+    pub own_steps: Option<Arc<[u64]>>,
     /// Weight of the correction (mile).
     pub xi: Option<Weight>,
     /// Weight of the mixing (mile, fspda, gasloc; local-dsgd and motef with compression).
@@ -116,11 +120,11 @@ impl Parameters {
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self { local_steps, xi, gamma, momentum, nesterov, local, outer, compression, penalty: _, own } =
-            self;
+        let Self { local_steps, xi, gamma, momentum, nesterov, local, outer, compression, own, .. } = self;
+        let steps = local_steps.map(|_| self.steps_in_words());
         let LocalSteps { optimizer, correction, clip, share_moments } = local;
         let parts = [
-            ("local_steps", local_steps.map(|steps| steps.to_string())),
+            ("local_steps", steps),
             ("xi", xi.map(|xi| xi.to_string())),
             ("gamma", gamma.map(|gamma| gamma.to_string())),
             ("momentum", momentum.map(|mu| mu.to_string())),
@@ -166,6 +170,37 @@ impl Parameters {
             self.gamma.get_or_insert(Mile::adaptive_gamma(lambda_n));
             self.xi.get_or_insert(Mile::preconditioned_xi(self.tau()).into());
         }
+    }
+
+    /// With an own number of local steps for each agent.
+    pub fn with_own_steps(self, own: impl Into<Arc<[u64]>>) -> Self {
+        let own = own.into();
+        Self { local_steps: own.iter().max().copied(), own_steps: Some(own), ..self }
+    }
+
+    /// The parameters of some of the agents.
+    pub fn of_members(&self, members: &[usize]) -> Self {
+        let Some(own) = &self.own_steps else { return self.clone() };
+        let own: Vec<u64> = members.iter().filter_map(|agent| own.get(*agent).copied()).collect();
+        self.clone().with_own_steps(own)
+    }
+
+    /// The parameters if all agents made the largest number of local steps: with few exceptions, what is stable for them is stable for own
+    /// numbers (`docs/src/theory.md`).
+    pub fn alike(&self) -> Self {
+        Self { own_steps: None, ..self.clone() }
+    }
+
+    /// The number of local steps, 1 if none is given, or the list of the agents' own numbers.
+    pub fn steps_in_words(&self) -> String {
+        match &self.own_steps {
+            Some(own) => format!("{own:?}"),
+            None => self.local_steps.unwrap_or(1).to_string(),
+        }
+    }
+
+    pub(super) fn own_steps(&self) -> Option<&[u64]> {
+        self.own_steps.as_deref()
     }
 
     pub(super) fn tau(&self) -> u64 {

@@ -11,6 +11,7 @@
 //!
 //! Sent: two vectors in one exchange. Stored: x, c.
 
+use super::parts::Pace;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 
@@ -23,13 +24,19 @@ const N: Vector = Vector(4);
 /// Periodical gradient tracking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeriodicalGt {
-    local_steps: u64,
+    pace: Pace,
 }
 
 impl PeriodicalGt {
     /// An exchange after every `local_steps` updates.
     pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
-        Ok(Self { local_steps: Checker("periodical-gt").at_least_one("local_steps", local_steps)? })
+        Ok(Self { pace: Pace::new(Checker("periodical-gt"), local_steps)? })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("periodical-gt"), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -40,14 +47,20 @@ impl Method for PeriodicalGt {
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let (d, pull_x, pull_d) = (G, M, N);
-        s.gradient(X, d)?;
-        s.combine(d, 1.0, &[(1.0, C)])?;
-        s.combine(X, 1.0, &[(-s.step_size, d)])?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, _, _| {
+            s.gradient(X, d)?;
+            s.combine(d, 1.0, &[(1.0, C)])?;
+            s.combine(X, 1.0, &[(-s.step_size, d)])
+        })?;
+        if self.pace.exchanges(s.t) {
             s.pull(&[(X, pull_x), (d, pull_d)])?;
             s.combine(C, 1.0, &[(1.0, pull_d)])?;
             s.combine(X, 1.0, &[(1.0, pull_x)])?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 }

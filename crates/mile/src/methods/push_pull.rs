@@ -11,20 +11,27 @@
 //!
 //! Sent: x, y. Stored: x, y, the last gradient.
 
-use super::tracking::{Mixed, initialise, layout, update};
+use super::parts::Pace;
+use super::tracking::{Mixed, initialise, layout, paced_update};
 use crate::agents::{AgentsError, Step};
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 
 /// AB/push-pull with A = B = W.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushPull {
-    local_steps: u64,
+    pace: Pace,
 }
 
 impl PushPull {
     /// An exchange at every t divisible by `local_steps`.
     pub fn new(local_steps: u64) -> Result<Self, InvalidParameter> {
-        Ok(Self { local_steps: Checker("push-pull").at_least_one("local_steps", local_steps)? })
+        Ok(Self { pace: Pace::new(Checker("push-pull"), local_steps)?.after_an_exchange() })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("push-pull"), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -38,7 +45,10 @@ impl Method for PushPull {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let exchange = s.t.is_multiple_of(self.local_steps);
-        update(s, if exchange { Mixed::X } else { Mixed::Nothing }, 1)
+        paced_update(s, &self.pace, Mixed::X, 1)
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 }

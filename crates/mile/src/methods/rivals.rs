@@ -26,7 +26,7 @@ pub(super) const LT_ADMM: Entry = built_in(Row {
     note: "rho is the paper's beta rho; needs rho local_steps (1 - l) < 8/3 for the smallest eigenvalue l of W",
     build: &|p, network, _| {
         let rho = p.number("rho").unwrap_or(LtAdmm::usual_rho(p.tau(), network));
-        Ok(Box::new(LtAdmm::new(p.tau(), rho)?))
+        Ok(Box::new(LtAdmm::new(p.tau(), rho)?.with_own_steps(p.own_steps())?))
     },
 });
 
@@ -49,7 +49,8 @@ pub(super) const DINNO: Entry = built_in(Row {
     note: "rho is in units of 1/step_size; with adamw, amsgrad or muon it is a number in units of gradients by x",
     build: &|p, network, _| {
         let usual = p.is_preconditioned().then_some(0.1);
-        Ok(Box::new(Dinno::new(p.tau(), p.number("rho").or(usual), network)?.with_local(&p.local)?))
+        let method = Dinno::new(p.tau(), p.number("rho").or(usual), network)?.with_local(&p.local)?;
+        Ok(Box::new(method.with_own_steps(p.own_steps())?))
     },
 });
 
@@ -106,7 +107,8 @@ pub(super) const DILOCO: Entry = built_in(Row {
     note: "on the complete graph, where one exchange gives the server's average; does not reach a stationary point when the f_i differ",
     build: &|p, _, _| {
         let method = DiLoCo::new(p.tau(), p.outer.unwrap_or(DiLoCo::USUAL))?;
-        Ok(Box::new(method.with_local(p.checked_momentum("diloco")?, &p.local)?))
+        let method = method.with_local(p.checked_momentum("diloco")?, &p.local)?;
+        Ok(Box::new(method.with_own_steps(p.own_steps())?))
     },
 });
 
@@ -127,7 +129,8 @@ pub(super) const NOLOCO: Entry = built_in(Row {
     note: "for time_varying = \"random-matching\": the ends of an edge take their mean; otherwise agents mix with W. One vector is sent where the authors' code sends two, with the same result. Does not reach a stationary point when the f_i differ",
     build: &|p, network, _| {
         let method = NoLoCo::new(p.tau(), p.outer.unwrap_or(NoLoCo::USUAL), network)?;
-        Ok(Box::new(method.with_local(p.checked_momentum("noloco")?, &p.local)?))
+        let method = method.with_local(p.checked_momentum("noloco")?, &p.local)?;
+        Ok(Box::new(method.with_own_steps(p.own_steps())?))
     },
 });
 
@@ -150,6 +153,7 @@ pub(super) const GASLOC: Entry = built_in(Row {
     build: &|p, network, _| {
         let gamma = p.gamma.unwrap_or(parts::pair_weight(network));
         let method = Gasloc::new(p.tau(), p.outer.unwrap_or(Gasloc::USUAL), gamma)?;
-        Ok(Box::new(method.with_local(p.checked_momentum("gasloc")?, &p.local)?))
+        let method = method.with_local(p.checked_momentum("gasloc")?, &p.local)?;
+        Ok(Box::new(method.with_own_steps(p.own_steps())?))
     },
 });

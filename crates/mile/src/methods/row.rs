@@ -33,7 +33,13 @@ pub(super) const fn built_in(row: Row) -> Entry {
     }
 }
 
-pub(super) const LOCAL_STEPS: Parameter =
+pub(super) const LOCAL_STEPS: Parameter = Parameter::part(
+    "local_steps",
+    "a whole number of at least 1, or a list of them, one for each agent",
+    "10",
+);
+/// The expected number of a method that draws its numbers of steps.
+pub(super) const EXPECTED_STEPS: Parameter =
     Parameter::part("local_steps", "a whole number of at least 1", "10");
 pub(super) const ETA_S: Parameter = Parameter::number("eta_s", "a positive number", "1");
 pub(super) const COMMUNICATIONS: Parameter = Parameter::whole("communications", "1");

@@ -9,9 +9,11 @@
 //! x = x + eta_s (mean y - x) ;  c = c + mean(c_i+ - c_i) ;  c_i = c_i+
 //! ```
 //!
+//! With own numbers of local steps (ours), K is an agent's own number.
+//!
 //! Sent: two vectors in one exchange. Stored: x, y, c_i, c.
 
-use super::parts::Outer;
+use super::parts::{Outer, Pace};
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Checker, InvalidParameter, Layout, Method, Unit};
 use crate::network::Network;
@@ -27,15 +29,21 @@ const N: Vector = Vector(6);
 /// SCAFFOLD without a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaffold {
-    local_steps: u64,
+    pace: Pace,
     outer: Outer,
 }
 
 impl Scaffold {
     /// `eta_s` is the global (server) step size; 1 is usual.
     pub fn new(local_steps: u64, eta_s: f64) -> Result<Self, InvalidParameter> {
-        let local_steps = Checker("scaffold").at_least_one("local_steps", local_steps)?;
-        Ok(Self { local_steps, outer: Outer::new("scaffold", eta_s)? })
+        let pace = Pace::new(Checker("scaffold"), local_steps)?;
+        Ok(Self { pace, outer: Outer::new("scaffold", eta_s)? })
+    }
+
+    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
+        let pace = self.pace.with_own(Checker("scaffold"), own)?;
+        Ok(Self { pace, ..self })
     }
 }
 
@@ -46,21 +54,30 @@ impl Method for Scaffold {
     }
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
-        let (alpha, k) = (s.step_size, self.local_steps as f64);
-        if s.t.is_multiple_of(self.local_steps) {
+        let alpha = s.step_size;
+        if self.pace.begins(s.t) {
             s.combine(Y, 0.0, &[(1.0, X)])?;
         }
-        s.gradient(Y, G)?;
-        s.combine(Y, 1.0, &[(-alpha, G), (alpha, CI), (-alpha, C)])?;
-        if (s.t + 1).is_multiple_of(self.local_steps) {
+        self.pace.each(s, |s, _, _| {
+            s.gradient(Y, G)?;
+            s.combine(Y, 1.0, &[(-alpha, G), (alpha, CI), (-alpha, C)])
+        })?;
+        if self.pace.exchanges(s.t) {
             let (change, mean_y, mean_change) = (G, M, N);
-            s.combine(change, 0.0, &[(-1.0, C), (1.0 / (k * alpha), X), (-1.0 / (k * alpha), Y)])?;
+            self.pace.each(s, |s, _, k| {
+                let k = k as f64;
+                s.combine(change, 0.0, &[(-1.0, C), (1.0 / (k * alpha), X), (-1.0 / (k * alpha), Y)])
+            })?;
             s.mix(&[(Y, mean_y), (change, mean_change)])?;
             s.combine(CI, 1.0, &[(1.0, change)])?;
             s.combine(C, 1.0, &[(1.0, mean_change)])?;
             self.outer.toward(s, X, mean_y)?;
         }
         Ok(())
+    }
+
+    fn own_steps(&self) -> Option<&[u64]> {
+        self.pace.own()
     }
 
     fn check(&self, network: &Network) -> Result<(), InvalidParameter> {

@@ -13,6 +13,7 @@
 //!
 //! Z is W or, with k communications, W^k: k exchanges one after the other.
 
+use super::parts::Pace;
 use crate::agents::{AgentsError, Step, Vector};
 use crate::method::{Layout, Unit};
 
@@ -28,10 +29,9 @@ pub(super) fn layout() -> Layout {
     Layout::new([("x", Unit::Fixed), ("y", Unit::Fixed), ("g", Unit::Fixed)], ["g_new", "p", "q"])
 }
 
-/// What is mixed in a step: a row of the table above.
+/// What is mixed in a step with an exchange: a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mixed {
-    Nothing,
     X,
     Descent,
     Everything,
@@ -44,11 +44,38 @@ pub(super) fn initialise(s: &mut Step) -> Result<(), AgentsError> {
     Ok(())
 }
 
-/// One update of x and y.
-pub(super) fn update(s: &mut Step, mixed: Mixed, communications: u64) -> Result<(), AgentsError> {
+/// One update of x and y, with or without an exchange.
+pub(super) fn paced_update(
+    s: &mut Step,
+    pace: &Pace,
+    mixed: Mixed,
+    communications: u64,
+) -> Result<(), AgentsError> {
+    if pace.exchanges(s.t) {
+        return update(s, mixed, communications, |s| pace.each(s, |s, _, _| track(s)));
+    }
+    pace.each(s, |s, _, _| {
+        s.combine(X, 1.0, &[(-s.step_size, Y)])?;
+        track(s)?;
+        s.combine(OLD, 0.0, &[(1.0, G)])
+    })
+}
+
+/// `y = y + grad f(x') - grad f(x)`.
+pub(super) fn track(s: &mut Step) -> Result<(), AgentsError> {
+    s.gradient(X, G)?;
+    s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)])
+}
+
+/// One update of x and y with an exchange, in which `track` is done with [`track`].
+pub(super) fn update(
+    s: &mut Step,
+    mixed: Mixed,
+    communications: u64,
+    track: impl Fn(&mut Step) -> Result<(), AgentsError>,
+) -> Result<(), AgentsError> {
     let alpha = s.step_size;
     match mixed {
-        Mixed::Nothing => s.combine(X, 1.0, &[(-alpha, Y)])?,
         Mixed::X => {
             s.combine(G, 0.0, &[(1.0, Y)])?; // x moves by y before mixing
             mix_repeatedly(s, &[(X, P), (Y, Q)], communications)?;
@@ -63,13 +90,11 @@ pub(super) fn update(s: &mut Step, mixed: Mixed, communications: u64) -> Result<
             mix_repeatedly(s, &[(X, P)], communications)?;
         }
     }
-    s.gradient(X, G)?;
-    s.combine(Y, 1.0, &[(1.0, G), (-1.0, OLD)])?;
+    track(s)?;
     if mixed == Mixed::Everything {
         mix_repeatedly(s, &[(Y, Q)], communications)?;
     }
-    s.combine(OLD, 0.0, &[(1.0, G)])?;
-    Ok(())
+    s.combine(OLD, 0.0, &[(1.0, G)])
 }
 
 /// `v <- W^k v` for each (v, scratch).

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::graph::Topology;
+use crate::membership::Membership;
+use crate::methods::Led;
 use crate::mixing::Rule;
 use crate::network::Network;
+use crate::real::Precision;
 
 fn ring(agents: usize) -> Network {
     Network::new(Topology::Ring.build(agents, 0).unwrap(), Rule::Metropolis).unwrap()
@@ -42,6 +45,23 @@ fn one_slow_agent_sets_the_pace_of_all_in_the_end() {
     // Eight times fewer steps keep up.
     let own = [8, 8, 8, 8, 1, 8, 8, 8, 8];
     assert_eq!(after(&model, &ring(9), &own, 8, 30).ready(), [240.0; 9]);
+}
+
+/// The same by a method's own code.
+#[test]
+fn an_agent_with_own_local_steps_takes_the_time_of_those() {
+    let own = [8, 8, 8, 8, 1, 8, 8, 8, 8];
+    let mut steps = [1.0; 9];
+    steps[4] = 8.0;
+    let model = constant(&steps, 0.0, f64::INFINITY);
+    let method = Led::new(8, None).unwrap().with_own_steps(Some(&own)).unwrap();
+    let membership = Membership::lasting(ring(9));
+    let epoch = &membership.epochs()[0];
+    let mut walk = Walk::new(Costing { dim: 1, precision: Precision::F64, seed: 0, time: Some(&model) });
+    walk.begin(epoch, &method).unwrap();
+    walk.rounds(epoch, &method, 30).unwrap();
+    assert_eq!(walk.clock().ready(), [240.0; 9]);
+    assert_eq!(walk.progress().costs.gradient_evals, 30 * (8 * 8 + 1));
 }
 
 #[test]

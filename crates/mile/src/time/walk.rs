@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Clock, TimeModel};
 use crate::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use crate::engine::parts::movers;
 use crate::membership::Epoch;
 use crate::method::Method;
 use crate::real::Precision;
@@ -67,8 +68,14 @@ impl<'m> Walk<'m> {
         method: &dyn Method,
         work: impl FnOnce(&mut Run, &mut Unhosted) -> Result<(), AgentsError>,
     ) -> Result<(), AgentsError> {
-        let mut agents =
-            Unhosted { costing: self.costing, epoch, weights: epoch.network.rows(), clock: &mut self.clock };
+        let mut agents = Unhosted {
+            costing: self.costing,
+            epoch,
+            own_steps: method.own_steps().unwrap_or_default(),
+            only: None,
+            weights: epoch.network.rows(),
+            clock: &mut self.clock,
+        };
         let mut run = Run::resume(method, Schedule::constant(1.0), self.progress);
         let done = work(&mut run, &mut agents);
         self.progress = *run.progress();
@@ -90,6 +97,9 @@ impl<'m> Walk<'m> {
 struct Unhosted<'a> {
     costing: Costing<'a>,
     epoch: &'a Epoch,
+    /// The own numbers of local steps, where agents differ in them, and for whom verbs are.
+    own_steps: &'a [u64],
+    only: Option<u64>,
     weights: SparseRows,
     clock: &'a mut Clock,
 }
@@ -113,7 +123,9 @@ impl Agents for Unhosted<'_> {
 
     fn gradient(&mut self, _: Vector, _: Vector, _: u64) -> Result<(), AgentsError> {
         if let Some(model) = self.costing.time {
-            self.hosted().for_each(|place| self.clock.work(model, self.costing.seed, place, 1));
+            let moves = |place: &usize| self.only.is_none_or(|own| self.own_steps.get(*place) == Some(&own));
+            let moving = self.hosted().filter(moves).collect::<Vec<_>>();
+            moving.into_iter().for_each(|place| self.clock.work(model, self.costing.seed, place, 1));
         }
         Ok(())
     }
@@ -132,6 +144,11 @@ impl Agents for Unhosted<'_> {
 
     fn clip(&mut self, _: Vector, _: f64) -> Result<(), AgentsError> {
         Ok(())
+    }
+
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.only = own;
+        Ok(movers(self.hosted(), self.own_steps, own))
     }
 
     fn apply(&mut self, _: &dyn BlockFunction, _: &[Vector]) -> Result<(), AgentsError> {

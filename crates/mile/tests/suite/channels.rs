@@ -10,7 +10,7 @@ use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPul
 use mile::block;
 use mile::compression::Compression;
 use mile::engine::Engine;
-use mile::engine::parts::{Drift, measure_drift};
+use mile::engine::parts::{Drift, measure_drift, movers};
 use mile::graph::Topology;
 use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
@@ -44,6 +44,7 @@ struct Rank<'a> {
     network: &'a Network,
     /// For each hosted agent its vectors.
     vectors: Vec<Vec<Vec<f32>>>,
+    own_steps: Vec<u64>,
     noted: Verbs,
     lines: HashMap<usize, Lines<Vec<f32>>>,
     ranks: Lines<Vec<f64>>,
@@ -177,6 +178,11 @@ impl Agents for Rank<'_> {
         Ok(sent)
     }
 
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.noted.only(own);
+        Ok(movers(self.hosted.clone(), &self.own_steps, own))
+    }
+
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         self.noted.forget(scratch)
     }
@@ -185,7 +191,7 @@ impl Agents for Rank<'_> {
         for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
             let (verbs, problem) = (self.noted.stage(0), self.problem);
             Rows::alone(agent, vectors, |rows| {
-                let work = LocalWork { problem, seed: SEED, matrices: &[] };
+                let work = LocalWork { problem, seed: SEED, matrices: &[], own_steps: &self.own_steps };
                 verbs.iter().try_for_each(|verb| rows.carry_out(verb, &work))
             })?;
         }
@@ -317,6 +323,7 @@ fn over_channels(
             hosted,
             problem,
             network,
+            own_steps: method.own_steps().unwrap_or_default().to_vec(),
             noted: Verbs::new(layout.vectors()),
             ranks: ranks_lines,
             place: (rank, ranks),
@@ -413,7 +420,9 @@ fn simulator_and_channels_agree(
     };
     let optimised = [("mile", false), ("mile", true), ("led", true), ("k-gt", false), ("local-dsgd", true)]
         .map(|(name, amsgrad)| (named(name), Parameters { local: local(amsgrad), ..Parameters::default() }));
-    for (entry, given) in plain.chain([(named("mile"), adaptive)]).chain(compressed).chain(optimised) {
+    let all: Vec<_> = plain.chain([(named("mile"), adaptive)]).chain(compressed).chain(optimised).collect();
+    let paced = all.iter().filter(|(entry, _)| entry.takes_own_steps()).map(|one| (true, one));
+    for (paced, (entry, given)) in all.iter().map(|one| (false, one)).chain(paced) {
         for (drop_rate, penalty, varying) in CASES {
             let complete = entry.has_server();
             let lasting = complete || given.compression.is_some();
@@ -433,6 +442,8 @@ fn simulator_and_channels_agree(
             // More exchanges per round than are deferred together.
             let own = if entry.name == "mg-skip" { vec![("gossip", 37u64.into())] } else { Vec::new() };
             let parameters = Parameters { local_steps, penalty, own, ..given.clone() };
+            let own_steps = (0..network.agents()).map(|agent| [3, 1, 2, 1][agent % 4]).collect::<Vec<_>>();
+            let parameters = if paced { parameters.with_own_steps(own_steps) } else { parameters };
             let method = entry.build(&parameters, &network, SEED).unwrap();
             let smooth = nonconvex::<f32>(network.agents(), DIM, Batch::Size(4));
             let sparse = |problem| Penalised(problem, Penalty::l1(3.0).unwrap().except([1]));

@@ -1,6 +1,7 @@
 //! Edges that are down, or not used in a round: both ends skip them, so exact methods stay exact.
 
 use mile::block;
+use mile::graph::Topology;
 use mile::methods::catalogue::Parameters;
 use mile::mixing::Rule;
 use mile::network::Network;
@@ -10,6 +11,7 @@ use mile::run::Run;
 use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile::varying::TimeVarying;
+use mile::varying::finite::{base_k, one_peer_hypercube};
 
 use crate::common::*;
 
@@ -125,6 +127,74 @@ fn adaptive_corrections_sum_to_zero_whatever_edges_are_used() {
             let mean = block::mean_row(corrections, DIM);
             assert!(mean.iter().all(|c| c.abs() < 1e-14), "round {round}: {mean:?}");
             assert!(round < 3 || block::norm_sq(corrections) > 1e-6, "there are corrections");
+        }
+    }
+}
+
+#[test]
+fn exact_methods_stay_exact_on_finite_time_graphs() {
+    let rows = [
+        ("mile", xi(5, 0.05)),
+        ("mile", Parameters { gamma: Some(1.0), ..xi(5, 0.05) }),
+        ("mile", adaptive(5, 0.05, 1.0)),
+        ("k-gt", tau(5)),
+        ("diging", tau(5)),
+        ("gta-3", tau(5)),
+        ("gradient-tracking", Parameters::default()),
+        ("fspda", Parameters::default()),
+    ];
+    for turns in [one_peer_hypercube(AGENTS).unwrap(), base_k(AGENTS, 2)] {
+        let network = Network::in_turn(turns).unwrap();
+        for (name, parameters) in &rows {
+            let gradient = worst(&network, name, parameters, 6_000);
+            assert!(gradient < 1e-9, "{name} {parameters:?}: {gradient:e}");
+        }
+    }
+}
+
+#[test]
+fn finite_measure() {
+    let agents = 25;
+    let ring = Network::new(Topology::Ring.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
+    let exponential =
+        Network::new(Topology::Exponential.build(agents, 0).unwrap(), Rule::Metropolis).unwrap();
+    let networks = [
+        ("ring", ring.clone()),
+        ("ring matching", ring.clone().with_time_varying(TimeVarying::RandomMatching).unwrap()),
+        ("exp matching", exponential.clone().with_time_varying(TimeVarying::RandomMatching).unwrap()),
+        ("exp", exponential),
+        ("base-2", Network::in_turn(base_k(agents, 1)).unwrap()),
+        ("base-3", Network::in_turn(base_k(agents, 2)).unwrap()),
+        ("base-5", Network::in_turn(base_k(agents, 4)).unwrap()),
+    ];
+    let problem = nonconvex::<f64>(agents, DIM, Batch::Full);
+    for (what, network) in &networks {
+        let path = |name: &str, parameters: &Parameters, rounds: usize| {
+            let method = build(name, parameters, network);
+            trajectory(&problem, network, &*method, &scattered(agents, DIM), 0.05, rounds)
+        };
+        let worst =
+            |x: &Vec<f64>| x.chunks_exact(DIM).map(|x| gradient_norm(&problem, x)).fold(0.0, f64::max);
+        for steps in [1, 5] {
+            let path = path("local-dsgd", &tau(steps), 1_200);
+            let last = &path[1_000..];
+            let mean = |f: &dyn Fn(&Vec<f64>) -> f64| last.iter().map(f).sum::<f64>() / 200.0;
+            println!(
+                "{what} {:.1} messages, local-dsgd {steps}: worst {:.4}, average {:.4}, apart {:.5}",
+                network.mean_messages(),
+                mean(&worst),
+                mean(&|x| gradient_norm(&problem, &block::mean_row(x, DIM))),
+                mean(&|x| block::consensus_error(x, DIM)),
+            );
+        }
+        for (name, parameters) in [
+            ("k-gt", tau(5)),
+            ("mile", Parameters { gamma: Some(1.0), ..xi(5, 0.05) }),
+            ("mile", Parameters { gamma: Some(1.0), ..xi(5, 0.02) }),
+            ("mile", adaptive(5, 0.06, 1.0)),
+        ] {
+            let rounds = path(name, &parameters, 3_000).iter().position(|x| worst(x) < 1e-6);
+            println!("{what} {name} {:?}: {rounds:?} rounds", parameters.xi);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | [`Local`] | what a gradient does to x | plain, heavy ball, Nesterov, AdamW, AMSGrad, Muon |
 //! | [`Correction`] | what keeps agents on the common problem | none, dual (MILE, LED, ED, ...), tracking (K-GT) |
 //! | [`Exchange`] | what crosses an edge, with what weight | whole, adaptive, compressed |
+//! | [`Pace`] | in which steps agents step and exchange | the same number of local steps for all, own numbers |
 //! | [`Outer`], [`OuterMomentum`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD), momentum |
 //!
 //! A part is a choice, with its numbers; it stores no vectors. It declares the vectors it [`Needs`], and a method's layout consists of its own
@@ -15,6 +16,7 @@ mod correction;
 mod exchange;
 mod local;
 mod outer;
+mod pace;
 mod pairs;
 mod public_copy;
 
@@ -25,6 +27,7 @@ pub(super) use local::Local;
 pub use local::{LocalSteps, Momentum, Optimizer};
 pub(super) use outer::Outer;
 pub use outer::OuterMomentum;
+pub(super) use pace::Pace;
 pub(super) use pairs::pair_weight;
 pub(super) use public_copy::PublicCopy;
 

@@ -9,6 +9,7 @@ pub(in crate::methods) fn pair_weight(network: &Network) -> f64 {
     let are_pairs = network.time_varying().is_some_and(|varying| match varying {
         TimeVarying::RandomMatching => true,
         TimeVarying::InTurn(graphs) => graphs.iter().all(|graph| graph.max_degree() <= 1),
+        TimeVarying::WeightedInTurn(_) => false, // their weights are those they mean
     });
     let weight = |(i, j)| network.mixing().weight(i, j);
     let largest = network.graph().edges().map(weight).fold(0.0, f64::max);
