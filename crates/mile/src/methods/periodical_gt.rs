@@ -36,7 +36,7 @@ impl PeriodicalGt {
     /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("periodical-gt"), own)?;
-        Ok(Self { pace, ..self })
+        Ok(Self { pace })
     }
 }
 
