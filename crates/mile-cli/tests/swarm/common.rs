@@ -109,6 +109,7 @@ pub(crate) fn states(folder: &Path) -> BTreeMap<String, State> {
         State { header, bytes: bytes[8 + length..].to_vec() }
     };
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
     entries.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), state(path))).collect()
 }
 

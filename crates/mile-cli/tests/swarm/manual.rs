@@ -130,10 +130,17 @@ fn gathered(folder: &TestFolder) {
     assert_eq!(state("parts"), state("one"), "final states need nobody's data");
     let losses = std::fs::read_to_string(folder.path("parts/own_losses.csv")).unwrap();
     assert_eq!(losses.lines().next(), Some("algorithm,seed,round,mean,agent 0,agent 1,agent 2"));
-    let mean: f64 = losses.lines().last().unwrap().split(',').nth(3).unwrap().parse().unwrap();
-    let local: Vec<f64> =
-        folder.records("one").iter().filter_map(|record| record["local_loss"].as_f64()).collect();
-    assert!(local.contains(&mean), "{mean} of the agents, {local:?} of one process");
+    let line: Vec<f64> =
+        losses.lines().last().unwrap().split(',').skip(2).map(|cell| cell.parse().unwrap()).collect();
+    let [round, mean, own @ ..] = &line[..] else { panic!("{losses}") };
+    assert_eq!((*round, own.len()), (10.0, 3), "{losses}");
+    assert_eq!(*mean, own.iter().sum::<f64>() / 3.0, "{losses}");
+    for (agent, loss) in own.iter().enumerate() {
+        let noted =
+            std::fs::read_to_string(folder.path(&format!("out/agents/{agent}/own_losses.jsonl"))).unwrap();
+        let noted: serde_json::Value = serde_json::from_str(noted.lines().last().unwrap()).unwrap();
+        assert_eq!(noted["loss"].as_f64(), Some(*loss), "{losses}");
+    }
     let some = folder.succeed(&["gather", "out/agents/0", "out/agents/2", "--out", "some"]);
     assert!(text(&some.stderr).contains("agents 1 are missing"), "{}", text(&some.stderr));
     assert_eq!(state("some").len(), 2 * state("one").len() / 3);
