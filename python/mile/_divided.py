@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from . import _mile
@@ -30,7 +30,7 @@ def is_whole(value: object) -> bool:
 
 def sizes(batch: Size | Sequence[Size], agents: int) -> list[int | None]:
     """The number of samples in a gradient of each agent; None for all of them."""
-    each: Sequence[Any] = [batch] * agents if isinstance(batch, str) or not isinstance(batch, Sequence) else batch
+    each: list[Any] = [batch] * agents if isinstance(batch, str) or not isinstance(batch, Iterable) else list(batch)
     if len(each) != agents:
         raise ValueError(f"batch: expected one for each of {agents} agents, got {len(each)}")
     wrong = [one for one in each if one != "full" and not is_whole(one)]

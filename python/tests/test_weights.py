@@ -87,7 +87,7 @@ def test_agents_may_have_their_own_batches() -> None:
     found = mile.torch.Problem(small(), None, numbered, closure=closure, batch=[8, "full", 2, 3])
     train(found, mile.method("local-dsgd", lr=0.01, local_steps=2), rounds=3)
     assert seen == {0: {8}, 1: {12}, 2: {2}, 3: {3}}
-    train(problem(batch=[8, 4, 2, 3]), mile.method("mile", lr=0.01), out="kept", rounds=2)
+    train(problem(batch=np.array([8, 4, 2, 3])), mile.method("mile", lr=0.01), out="kept", rounds=2)
     with pytest.raises(mile.ExperimentError, match=r"problem\.batch"):
         train(problem(batch=[8, 4, 2, 4]), mile.method("mile", lr=0.01), out="kept", rounds=4, resume=True)
     with pytest.raises(ValueError, match="gradient: expected loop"):
