@@ -148,7 +148,8 @@ impl NetworkSpec {
         let (graph, mixing) = match time_varying.as_ref().is_some_and(VaryingSource::has_weights) {
             true => {
                 let expected = "none with this time_varying, whose graphs have weights of their own";
-                let given = |key: &str| reader.value(key).map(|value| reader.refuse(key, value, expected));
+                let given =
+                    |key: &'static str| reader.value(key).map(|value| reader.refuse(key, value, expected));
                 ["topology", "mixing"].into_iter().find_map(given).map_or(Ok(()), Err)?;
                 (GraphSource::InTurn, MixingSource::InTurn)
             }
