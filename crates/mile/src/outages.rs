@@ -46,8 +46,8 @@ impl Outages {
     /// between two `1/begin`.
     ///
     /// ```
-    /// let away = mile::outages::Outages::new(0.01, 0.19)?;
-    /// assert_eq!(away.share(), 0.05);
+    /// let away = mile::outages::Outages::new(0.25, 0.75)?;
+    /// assert_eq!(away.share(), 0.25);
     /// # Ok::<(), mile::outages::InvalidOutage>(())
     /// ```
     pub fn new(begin: f64, end: f64) -> Result<Self, InvalidOutage> {
