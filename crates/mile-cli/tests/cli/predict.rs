@@ -136,6 +136,9 @@ fn held_out_rows_are_measured_as_in_the_run() {
         assert!((no + yes - 1.0).abs() < 1e-15 && (yes > no) == (row[0] == "yes"), "{row:?}");
     }
     let card = std::fs::read_to_string(folder.join("away/README.md")).unwrap();
+    for line in card.lines().filter(|line| line.starts_with('|')) {
+        assert_eq!(line.replace("\\|", "").matches('|').count(), 3, "{line}");
+    }
     assert!(
         ["mile 0.1.0", "| `weight` | [1, 4] |", "local_steps = 2"].iter().all(|part| card.contains(part)),
         "{card}"

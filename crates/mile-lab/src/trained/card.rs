@@ -49,7 +49,8 @@ pub(super) fn card(model: &TrainedModel, origin: &Origin, tensors: &[ModelTensor
 }
 
 fn rows(header: [&str; 2], rows: &[(&str, String)]) -> String {
-    let line = |(name, value): &(&str, String)| format!("| {name} | {} |\n", value.replace('|', "\\|"));
+    let cell = |text: &str| text.replace('|', "\\|");
+    let line = |(name, value): &(&str, String)| format!("| {} | {} |\n", cell(name), cell(value));
     format!("| {} | {} |\n|---|---|\n{}", header[0], header[1], rows.iter().map(line).collect::<String>())
 }
 
