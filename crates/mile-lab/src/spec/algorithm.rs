@@ -367,8 +367,11 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
     Ok((parameters, xi, gamma))
 }
 
+/// The local steps of a round, and those of each agent if they have their own.
+type Steps = (Option<u64>, Option<Arc<[u64]>>);
+
 /// `10`, or a list of numbers, one for each agent, of which the largest is the length of a round.
-fn steps(reader: &Section, entry: &Entry) -> Result<(Option<u64>, Option<Arc<[u64]>>), LabError> {
+fn steps(reader: &Section, entry: &Entry) -> Result<Steps, LabError> {
     let usual = || entry.has_local_steps().then_some(catalogue::DEFAULT_LOCAL_STEPS);
     let Some(value) = reader.value_or("local_steps", &["tau", "num_local_steps"])? else {
         return Ok((usual(), None));

@@ -24,7 +24,7 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(membership: Membership, build: impl Fn(&Epoch) -> Box<dyn Method>) -> Self {
-        let methods = membership.epochs().iter().map(|epoch| build(epoch)).collect();
+        let methods = membership.epochs().iter().map(build).collect();
         Self { membership, methods }
     }
 

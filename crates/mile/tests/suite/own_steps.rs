@@ -77,7 +77,7 @@ fn literal(method: &str, d: &Dense, start: &Rows, alpha: f64, own: &[u64], round
     let rho = 1.0 / (most * (2.0 / 3.0));
     // LT-ADMM's edge variables.
     let mut z = each(|i| {
-        each(|j| d.w[i][j] * rho).into_iter().map(|w| plus(&vec![0.0; DIM], w, &start[i])).collect::<Rows>()
+        each(|j| d.w[i][j] * rho).into_iter().map(|w| plus(&[0.0; DIM], w, &start[i])).collect::<Rows>()
     });
     let mut c_i = zeros();
     if method == "mile" {
@@ -125,7 +125,7 @@ fn literal(method: &str, d: &Dense, start: &Rows, alpha: f64, own: &[u64], round
                 let (xi, gamma) = (0.05, 0.8);
                 let m = d.mix(&x);
                 c = each(|i| plus(&plus(&c[i], -xi, &x[i]), xi, &m[i]));
-                x = each(|i| plus(&plus(&vec![0.0; DIM], 1.0 - gamma, &x[i]), gamma, &m[i]));
+                x = each(|i| plus(&plus(&[0.0; DIM], 1.0 - gamma, &x[i]), gamma, &m[i]));
             }
             "led" => {
                 let mixed = d.mix(&x);
@@ -135,7 +135,7 @@ fn literal(method: &str, d: &Dense, start: &Rows, alpha: f64, own: &[u64], round
             "local-dsgd" => x = d.mix(&x),
             "k-gt" => {
                 let z = each(|i| {
-                    plus(&vec![0.0; DIM], 1.0 / (own[i] as f64 * alpha), &plus(&before[i], -1.0, &x[i]))
+                    plus(&[0.0; DIM], 1.0 / (own[i] as f64 * alpha), &plus(&before[i], -1.0, &x[i]))
                 });
                 let mixed = d.mix(&z);
                 c = each(|i| plus(&plus(&c[i], -1.0, &z[i]), 1.0, &mixed[i]));
@@ -156,7 +156,7 @@ fn literal(method: &str, d: &Dense, start: &Rows, alpha: f64, own: &[u64], round
             }
             "lt-admm" => {
                 let sent = |j: usize, i: usize| plus(&z[j][i], -2.0 * rho * d.w[j][i], &x[j]);
-                z = each(|i| each(|j| plus(&plus(&vec![0.0; DIM], 0.5, &z[i][j]), -0.5, &sent(j, i))));
+                z = each(|i| each(|j| plus(&plus(&[0.0; DIM], 0.5, &z[i][j]), -0.5, &sent(j, i))));
             }
             _ => {
                 let g = each(|i| d.gradient(i, &x[i]));
