@@ -38,7 +38,10 @@ def _chosen(section: Algorithm, has_optimizer: bool) -> list[str]:
     """Adds what is missing to the section of `mile`, and says so."""
     if section.get("name") != "mile" or any(key in section for key in _DECIDE):
         return []
-    steps = next((section[key] for key in _STEPS if key in section), _USUAL_STEPS)
+    given = next((section[key] for key in _STEPS if key in section), _USUAL_STEPS)
+    each = given if isinstance(given, (list, tuple)) else [given]
+    # What is not a number of steps is refused by the library.
+    steps = max((one for one in each if isinstance(one, int) and one > 0), default=_USUAL_STEPS)
     if has_optimizer:
         added: Algorithm = {"gamma": 1.0, "xi": _WEIGHT / steps}
         why = "as recommended around an optimizer"

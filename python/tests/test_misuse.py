@@ -41,6 +41,8 @@ def run(given: Any, method: Any = None, **more: Any) -> mile.Run:
         (lambda: run(problem(), mile.method("adam", lr=0.1)), "optimizer='adamw'"),  # type: ignore[arg-type]
         (lambda: mile.run(problem=problem(), algorithms="mile", out="misused"), r"algorithms\[0\]: .*got 'mile'"),  # type: ignore[arg-type]
         (lambda: mile.run(problem=problem(), algorithms=3, out="misused"), r"algorithms\[0\]: .*got 3"),  # type: ignore[arg-type]
+        (lambda: run(problem(optimizer=SGD), mile.method("mile", local_steps=0)), r"algorithm\[0\].local_steps: "),
+        (lambda: run(problem(optimizer=SGD), mile.method("mile", local_steps="5")), r"algorithm\[0\].local_steps: "),  # type: ignore[arg-type]
         (lambda: run(problem(), epochs=3), "epochs: unknown key.*counted in rounds"),
         (lambda: run(problem(), lr=0.1), "lr: unknown key.*belongs to a method"),
         (lambda: run(problem(), mile.method(mile.Method, lr=0.1)), r"algorithms\[0\]: .*the class Method; pass an object"),  # type: ignore[arg-type]
