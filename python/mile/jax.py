@@ -42,7 +42,7 @@ class Problem:
     data: for each agent, a pytree of arrays with a row for each sample, such as (inputs, targets); or a function that returns the data of an agent, together with `agents`. Arrays may be those of NumPy,
         of JAX, or of any library with DLPack, such as PyTorch.
     test: data in this form, on which the test loss is measured.
-    metrics: functions of (parameters, test data) that return a number, by name. Records have them of the average model, and of the agents' own models as local_NAME.
+    metrics: functions of (parameters, test data) that return a number, by name; they are called as they are, without `jax.jit`. Records have them of the average model, and of the agents' own models as local_NAME.
     batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent.
     weights: numbers, one for each agent, or "rows" for the numbers of their samples: f is then the weighted mean of all f_i.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
@@ -114,7 +114,7 @@ class Problem:
     def _take_metrics(self, metrics: Mapping[str, Callable[[Tree, Tree], Any]] | None) -> None:
         if metrics and self._test is None:
             raise TypeError("test: expected test data with metrics, got none")
-        self._own = {key: jax.jit(lambda x, test, function=function: function(self._tree(x), test)) for key, function in (metrics or {}).items()}
+        self._own = dict(metrics or {})
         self.metrics = [] if self._test is None else ["test_loss"]
         self.own_metrics = own_names(self._own)
 
@@ -185,7 +185,8 @@ class Problem:
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The loss on the test data, then the user's own metrics."""
         found = [] if self._test is None else [self._mean(x, self._test, range(self._evaluated[1]))]
-        return found + [float(function(x, self._test)) for function in self._own.values()]
+        tree = self.unravel(x) if self._own else None
+        return found + [float(function(tree, self._test)) for function in self._own.values()]
 
     def facts(self) -> dict[str, str]:
         """What identifies the problem when a run is resumed. The loss at the start has few digits, so that a run may move to another device."""

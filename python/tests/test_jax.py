@@ -80,7 +80,7 @@ def test_a_resumed_run_has_the_bits_of_a_whole_one_with_random_keys() -> None:
 
 
 def test_parameters_come_back_in_their_shapes_and_are_exported_by_name() -> None:
-    problem = dropping(test=dictionaries()[0], metrics={"size": lambda p, test: jnp.abs(p["last"]).sum() + 0 * test["targets"].sum()})
+    problem = dropping(test=dictionaries()[0], metrics={"size": lambda p, test: np.abs(np.asarray(p["last"])).sum() + 0 * len(test["targets"])})
     found = run(problem)
     tree = problem.unravel(found.average())
     assert jax.tree_util.tree_structure(tree) == jax.tree_util.tree_structure(start())
