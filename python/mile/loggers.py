@@ -111,8 +111,8 @@ def _is_complete(folder: Path) -> bool:
         experiment = read_settings(folder / "config.toml")
     except (OSError, ValueError):
         return False
-    jobs = len(experiment["algorithm"]) * len(experiment["seeds"])
-    return sum(outcome["status"] != "stopped" for outcome in outcomes) >= jobs
+    jobs: int = len(experiment["algorithm"]) * len(experiment["seeds"])
+    return jobs <= sum(1 for outcome in outcomes if outcome["status"] != "stopped")
 
 
 def records(folder: str | Path, follow: bool = False) -> Iterator[dict[str, Any]]:
