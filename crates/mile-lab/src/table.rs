@@ -365,7 +365,7 @@ pub(crate) mod tests {
         timed.last.modelled_s = Some(12.5);
         let table = outcomes_table(&[timed, outcome("b", 0, JobStatus::LastRound, 0.5)], 1);
         let column = table.header.iter().position(|name| name == MODELLED).unwrap();
-        assert_eq!((&*table.rows[0][column], &*table.rows[1][column]), ("12.5000", "-"));
+        assert_eq!((&*table.rows[0][column], &*table.rows[1][column]), ("12.50", "-"));
         let is_cost = |name: &str| COSTS.contains(&name);
         let (costs, results) = (table.choose(is_cost), table.choose(|name| !is_cost(name)));
         assert_eq!(costs.header, [&["algorithm"][..], &COSTS].concat());
