@@ -63,9 +63,9 @@ Weight = float | Literal["auto"] | Mapping[str, float]
 class Parameters(TypedDict, total=False):
     """Parameters of methods: the keys of the section `[[algorithm]]`, and the names that other systems have for them."""
 
-    local_steps: int
-    num_local_steps: int
-    tau: int
+    local_steps: int | Sequence[int]
+    num_local_steps: int | Sequence[int]
+    tau: int | Sequence[int]
     xi: Weight | Literal["paper", "adaptive"]
     gamma: float | Literal["auto"]
     beta: float
@@ -99,6 +99,8 @@ class GraphParameters(TypedDict, total=False):
     edges: str | Sequence[tuple[int, int]]
     matrix: str | Sequence[tuple[int, int, float]]
     time_varying: str | Sequence[str]
+    bursts: Mapping[str, float]
+    absence: Mapping[str, float]
 
 
 class TableParameters(TypedDict, total=False):
