@@ -368,15 +368,15 @@ fn a_parameter_of_another_loss_is_named_with_its_loss() {
 }
 
 #[test]
-fn losses_are_counted_by_the_rows_they_read_however_cheap_gradients_are() {
-    // Normal equations: a gradient is a product with a matrix of 3 x 3 numbers, a loss reads all rows, held out or not.
+fn losses_of_least_squares_are_counted_by_the_rows_of_their_normal_equations() {
+    // A gradient is a product with a matrix of 3 x 3 numbers, and so is a loss on an agent's rows, held out or not.
     let rows: String = (0..4000).map(|k| format!("{},{},{}\n", k % 7, k % 11, k % 5)).collect();
     let folder = Folder::new(&[("all.csv", &format!("a,b,y\n{rows}"))]);
-    for test in ["problem.l2=0.0", "problem.test=0.9"] {
+    for (test, parts) in [("problem.l2=0.0", 1.0), ("problem.test=0.9", 2.0)] {
         let plan = folder.plan(&["rounds=2000", "eval_every=1", "problem.intercept=true", test]).unwrap();
-        // Three models on 4,000 rows in a record, ten gradients of two agents with 3 rows in a round. On rows of three numbers a loss
-        // costs 51.5 of them and a gradient 8.
-        let (evaluation, round) = (51.5 / 8.0 * 3.0 * 4000.0 + 6.0, 60.0);
+        // Three models on 3 rows of two agents in a record, ten gradients of two agents with 3 rows in a round. On rows of three numbers a
+        // loss costs 51.5 of them and a gradient 8.
+        let (evaluation, round) = (51.5 / 8.0 * 3.0 * 6.0 * parts + 6.0, 60.0);
         let expected = 2001.0 * evaluation / (2001.0 * evaluation + 2000.0 * round);
         assert!((plan.evaluation.share - expected).abs() < 1e-6, "{} {expected}", plan.evaluation.share);
     }

@@ -323,7 +323,7 @@ fn results(folder: &Path) -> (BTreeMap<String, Vec<u8>>, String) {
 fn what_is_written_reads_back_and_runs_to_the_same_bits() {
     let here = Path::new("");
     let (mut read, mut planned) = (0, 0);
-    for seed in 0..200 {
+    for seed in 0..240 {
         let folder = tempfile::tempdir().unwrap();
         let draw = &mut Draw::new(seed);
         let text = spec(draw, folder.path());
