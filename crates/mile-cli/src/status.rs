@@ -14,6 +14,7 @@ use mile_lab::table::TextTable;
 use mile_net::checkpoint::{CheckpointError, standing};
 use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffic, ask, left_behind};
 
+use crate::agent::refused::refused_messages;
 use crate::agent::socket;
 use crate::{FAILED, Format, output};
 
@@ -137,20 +138,7 @@ fn problems(answers: &[Answer], patience: f64) -> Vec<String> {
     lines
 }
 
-/// Whose messages an agent has refused, one line each.
-pub(crate) fn refused_messages(status: &Status) -> Vec<String> {
-    let refused = status.neighbours.iter().filter(|edge| edge.refused_messages > 0);
-    let line = |edge: &Neighbour| {
-        let (agent, Neighbour { id, refused_messages: count, skipped, .. }) = (status.agent, edge);
-        let why = edge.refused_why.as_deref().unwrap_or_default();
-        format!(
-            "agent {agent} refused {count} messages of agent {id} and skipped their edge in {skipped} rounds; the last one: {why}"
-        )
-    };
-    refused.map(line).collect()
-}
-
-/// The same of all agents that have ended, from their folders.
+/// Whose messages agents that have ended had refused, from their folders.
 pub(crate) fn refused_in(folders: &[PathBuf]) -> Vec<String> {
     folders
         .iter()

@@ -13,6 +13,7 @@ use crate::coefficients;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::job::JobContext;
+use crate::model_form;
 use crate::observer::{Observer, Silent};
 use crate::plan::{Job, JobClock, Plan};
 use crate::ranks::{agree, from_first, is_first, lost};
@@ -20,7 +21,6 @@ use crate::record::Record;
 use crate::sharing::Sharing;
 use crate::spec::Spec;
 use crate::store::{JobStatus, Outcome, Store};
-use crate::trained;
 
 /// Runs a plan in a run directory and returns the outcome of every job. When `stop` becomes true, the running jobs stop
 /// after their current round and write checkpoints, and no other job is started.
@@ -115,7 +115,7 @@ fn prepare(
     Context::of(plan, Some(sharing.threads)).write(&store)?;
     store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
     store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
-    store.write_all(trained::document(plan)?.as_slice())?;
+    store.write_all(model_form::document(plan)?.as_slice())?;
     Ok((store, outcomes.into_values().collect()))
 }
 

@@ -20,19 +20,19 @@ use mile_store::facts::{Difference, until};
 use crate::agent_files::{AgentFiles, Divergence, write_divergence};
 use crate::coefficients;
 use crate::context::Context;
+use crate::divergence::DIVERGED;
 use crate::ending::{Ending, History};
 use crate::engines::{EngineSetup, EnginesIn, InProcess, Scalar};
 use crate::error::LabError;
 use crate::export;
 use crate::identity;
-use crate::job::DIVERGED;
+use crate::model_form;
 use crate::observer::Observer;
 use crate::plan::{Job, JobClock, Plan};
 use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
 use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{JobStatus, Outcome, Store};
-use crate::trained;
 
 /// One process makes the records of all agents.
 const ALONE: Together = Together::of(&Alone);
@@ -109,7 +109,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Context::of(plan, None).write(&store)?;
         store.write("config.toml", plan.spec.to_table().to_string().as_bytes())?;
         store.write_all(&plan.spec.objectives.documents(&plan.spec.seeds)?)?;
-        store.write_all(trained::document(plan)?.as_slice())?;
+        store.write_all(model_form::document(plan)?.as_slice())?;
         let files = agents.iter().map(|folder| AgentFiles::of(folder));
         let mut gatherer = Self {
             plan,

@@ -23,10 +23,6 @@ use crate::spec::Spec;
 use crate::state::{self, Header};
 use crate::store::{JobStatus, Outcome, Store};
 
-/// A run has diverged when the root mean square of its models is not finite, or exceeds this factor times the larger of
-/// 1 and its value at the start.
-pub const DIVERGED: f64 = 1e8;
-
 /// What all jobs of a run share.
 pub(crate) struct JobContext<'a> {
     pub(crate) plan: &'a Plan,

@@ -4,7 +4,7 @@ use mile::problems::Metric;
 use mile_nn::KernelScalar;
 use serde::{Deserialize, Serialize};
 
-use crate::arrays::NetworkForm;
+use crate::arrays::TrainedNetwork;
 use crate::error::LabError;
 use crate::predictions::{ModelTensor, NewData, Predictions};
 use crate::table::TableForm;
@@ -17,7 +17,7 @@ pub enum ModelForm {
     /// A linear model on the rows of a table.
     Table(TableForm),
     /// A neural network on arrays or images.
-    Network(NetworkForm),
+    Network(TrainedNetwork),
 }
 
 impl ModelForm {

@@ -11,7 +11,7 @@ use mile::with_precision;
 use mile_nn::data::{self, Dataset, Images, Values};
 use mile_nn::{ImageProblem, KernelScalar};
 
-use super::arrays::{NetworkForm, NewArrays};
+use super::arrays::{NewArrays, TrainedNetwork};
 use super::samples::{Training, refused};
 use super::{AnyProblem, Curvature, EvaluationRows, Facts, Objectives, RowCounts, Setting};
 use crate::digest;
@@ -187,7 +187,7 @@ impl Objectives for ImageObjectives {
 
     fn form(&self, _: &toml::Table) -> Result<Option<serde_json::Value>, LabError> {
         let entry = data::list().iter().find(|entry| entry.name == self.config.dataset);
-        let form = |entry: &data::DatasetEntry| NetworkForm {
+        let form = |entry: &data::DatasetEntry| TrainedNetwork {
             model: self.config.training.model().clone(),
             shape: [entry.shape.height, entry.shape.width, entry.shape.channels],
             outputs: entry.classes,

@@ -31,7 +31,7 @@ use toml::Table;
 use crate::section::Section;
 
 pub use self::any::AnyProblem;
-pub use self::arrays::NetworkForm;
+pub use self::arrays::TrainedNetwork;
 pub use self::error::LabError;
 pub use self::table::{
     ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook,

@@ -89,7 +89,7 @@ impl Network {
     /// ```
     /// use mile::{network::Network, varying::finite};
     /// let network = Network::in_turn(finite::base_k(25, 1))?;
-    /// assert_eq!(network.time_varying().map(ToString::to_string).as_deref(), Some("11 graphs with weights in turn"));
+    /// assert_eq!(network.time_varying().map(ToString::to_string).as_deref(), Some("9 graphs with weights in turn"));
     /// # Ok::<(), mile::network::NetworkError>(())
     /// ```
     pub fn in_turn(turns: Vec<WeightedGraph>) -> Result<Self, NetworkError> {

@@ -23,8 +23,8 @@ use mile_net::protocol::{Limits, Memory, MissingPolicy};
 use mile_net::status;
 
 use super::recording::{ModelDiverged, RecordingHost, rms};
+use super::refused::refused_messages;
 use super::socket;
-use crate::status::refused_messages;
 
 /// Runs all jobs from one on, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
 /// messages.

@@ -3,6 +3,7 @@
 
 mod jobs;
 mod recording;
+pub(crate) mod refused;
 pub(crate) mod socket;
 
 use std::path::PathBuf;

@@ -10,7 +10,8 @@ use mile::problems::Problem;
 use mile::ranks::Together;
 use mile::run::{Progress, Run};
 
-use super::{DIVERGED, JobContext};
+use super::JobContext;
+use crate::divergence::DIVERGED;
 use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::neighbours::{NeighbourSpec, all_listed, neighbours};
 use super::{Spec, StopRule, parse_table};
-use crate::DIVERGED;
+use crate::divergence::DIVERGED;
 use crate::error::LabError;
 use crate::section::{Section, resolve, shown};
 

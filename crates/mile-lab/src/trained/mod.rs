@@ -15,29 +15,16 @@ use mile_problems::form::ModelForm;
 use mile_problems::predictions::{ModelTensor, NewData, Predictions};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::plan::Plan;
+use crate::model_form::{FORM, FormFile};
 use crate::recorded_metrics::{self, Models};
 use crate::store::write_file;
 
-/// What the numbers of models mean, in run directories and exported folders.
-const FORM: &str = "model.json";
 /// The numbers of an exported model.
 const NUMBERS: &str = "model.safetensors";
 /// The card of an exported model.
 const CARD: &str = "README.md";
-
-/// The contents of `model.json`.
-#[derive(Serialize, Deserialize)]
-struct FormFile<F> {
-    /// The version that wrote it.
-    mile: String,
-    /// The precision of the training.
-    precision: String,
-    form: F,
-}
 
 /// Which of a run's models.
 #[derive(Clone, Debug, Default)]
@@ -57,14 +44,6 @@ pub struct TrainedModel {
     x: Vec<f64>,
     /// Where it comes from, if it is in a run directory.
     origin: Option<open::Origin>,
-}
-
-/// The file of a run directory that says what its models mean; none for problems whose models predict nothing.
-pub(crate) fn document(plan: &Plan) -> Result<Option<(&'static str, String)>, LabError> {
-    let Some(form) = plan.spec.objectives.form(&plan.spec.problem)? else { return Ok(None) };
-    let (mile, precision) = (env!("CARGO_PKG_VERSION").to_owned(), plan.spec.precision.name().to_owned());
-    let text = serde_json::to_string_pretty(&FormFile { mile, precision, form }).unwrap_or_default();
-    Ok(Some((FORM, text + "\n")))
 }
 
 impl TrainedModel {

@@ -9,8 +9,9 @@ use mile_problems::form::ModelForm;
 use mile_problems::predictions::ModelTensor;
 use safetensors::{Dtype, SafeTensors};
 
-use super::{FORM, FormFile, ModelChoice, NUMBERS, TrainedModel};
+use super::{ModelChoice, NUMBERS, TrainedModel};
 use crate::error::LabError;
+use crate::model_form::{FORM, FormFile};
 use crate::report::RunFolder;
 use crate::spec::AlgorithmSpec;
 use crate::state;

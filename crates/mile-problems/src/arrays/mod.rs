@@ -29,7 +29,7 @@ use crate::error::LabError;
 use crate::predictions::tagged;
 use crate::section::Section;
 use load::{Arrays, Extent};
-pub use network::NetworkForm;
+pub use network::TrainedNetwork;
 pub(crate) use new::NewArrays;
 use spec::{ArraysSpec, DataSpec, Test};
 
@@ -273,7 +273,7 @@ impl Objectives for ArrayObjectives {
         let set = &self.arrays()?.set;
         let shape = [set.shape.height, set.shape.width, set.shape.channels];
         let (model, arrays) = (self.training.model().clone(), NewArrays::like(&self.data));
-        Ok(Some(tagged("network", &NetworkForm { model, shape, outputs: set.classes, arrays })))
+        Ok(Some(tagged("network", &TrainedNetwork { model, shape, outputs: set.classes, arrays })))
     }
 
     fn are_divided(&self) -> bool {

@@ -21,7 +21,7 @@ use crate::predictions::{ModelTensor, NewData, Predictions, of_shape};
 
 /// What the parameters of a neural network mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NetworkForm {
+pub struct TrainedNetwork {
     /// Its layers.
     pub(crate) model: ModelSpec,
     /// Rows, columns and channels of a sample.
@@ -33,7 +33,7 @@ pub struct NetworkForm {
     pub(crate) arrays: NewArrays,
 }
 
-impl NetworkForm {
+impl TrainedNetwork {
     fn shape(&self) -> Shape {
         let [height, width, channels] = self.shape;
         Shape { height, width, channels }
