@@ -115,7 +115,7 @@ build_static() {
     fi
 }
 
-# What others build from, and what crates.io gets: with `cargo publish` in this order each crate's dependencies are there before it.
+# What others build from. With `cargo publish` in this order, each crate's dependencies are published before it.
 build_sources() {
     install_tools maturin==1.16.0
     rm -f "$dist"/*.crate

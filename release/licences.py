@@ -16,7 +16,6 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 
 
 def packages(manifest: Path) -> dict[str, dict]:
@@ -59,10 +58,13 @@ def main() -> int:
     for name, package in sorted(found.items()):
         if not is_allowed(package["license"] or "none", allowed):
             problems.append(f"{name}: licence: expected one that deny.toml allows, got {package['license']}")
-        if package["source"] != REGISTRY:
-            problems.append(f"{name}: source: expected crates.io, got {package['source']}")
+        if not package["source"].startswith("registry+"):
+            problems.append(f"{name}: source: expected a registry, got {package['source']}")
         if package["name"] in banned:
             problems.append(f"{name}: is banned by deny.toml")
+    registries = sorted({package["source"] for package in found.values() if package["source"].startswith("registry+")})
+    if len(registries) > 1:
+        problems.append(f"sources: expected one registry, got {', '.join(registries)}")
     print(*problems, sep="\n", end="\n" if problems else "")
     print(f"{len(found)} dependencies, {len(problems)} of them against deny.toml")
     if arguments.texts:

@@ -122,7 +122,7 @@ fn summary(path: &Path, look: &TableLook, choices: &Choices, is_given: bool) -> 
             format!("agents: {}, one per value of {}", choices.agents, one_line(&look.columns[by].name))
         }
         None => format!(
-            "agents: {}, with rows at random, because no column has a name that stands for agents",
+            "agents: {}, with rows assigned at random, because no column name suggests whose rows they are",
             choices.agents
         ),
     });

@@ -15,7 +15,7 @@ use super::transport::{Endpoint, Incoming};
 
 /// Most connections whose handshake or first stream is still to come.
 const UNFINISHED: usize = 128;
-/// From so many on, clients by QUIC must prove their address first.
+/// With this many unfinished connections or more, QUIC clients must prove their address first.
 const CROWDED: usize = UNFINISHED / 2;
 
 /// Accepts connections from neighbours until the endpoint is closed.

@@ -33,7 +33,7 @@ impl Checkpoints {
         Self { pace, every: every.max(1), round, written: Instant::now(), took: Duration::ZERO }
     }
 
-    /// Whether one is due at the end of a round, with so many bytes of messages kept.
+    /// Whether a checkpoint is due at the end of a round; `kept` is the size in bytes of the messages that are kept.
     pub(super) fn is_due(&self, round: u64, kept: usize) -> bool {
         self.is_due_after(round, kept, self.written.elapsed())
     }

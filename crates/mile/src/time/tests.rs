@@ -17,7 +17,7 @@ fn constant(steps: &[f64], latency: f64, bandwidth: f64) -> TimeModel {
         .unwrap()
 }
 
-/// Clocks after rounds of so many local steps by each agent and one exchange.
+/// Clocks after rounds in which each agent makes its number of `steps` and all exchange once.
 fn after(model: &TimeModel, network: &Network, steps: &[u64], bytes: usize, rounds: u64) -> Clock {
     let mut clock = Clock::new((0..network.agents()).collect());
     for _ in 0..rounds {

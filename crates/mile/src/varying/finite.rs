@@ -5,7 +5,7 @@
 //! *Base-(k+1)* (any N; Takezawa, Sato, Bao, Niwa, Yamada, "Beyond Exponential Graph: Communication-Efficient Topologies for Decentralized
 //! Learning via Finite-time Convergence", 2023): nobody has more than k neighbours in a round. If N is a product of factors up to k + 1, agents
 //! are numbered in these mixed digits, and in each round those who differ in one digit take their mean. Any other N is written in base k + 1, and
-//! each digit that is not zero gives a group V_1, V_2, ... of so many agents, large ones first:
+//! each nonzero digit gives a group V_1, V_2, ... with as many agents as the digit stands for, large groups first:
 //!
 //! ```text
 //! 1.  every group takes its mean, by its digits
