@@ -186,16 +186,18 @@ pub trait Agents: Send {
     fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
         match own {
             None => Ok(self.hosted().len() as u64),
-            Some(_) => {
-                Err(AgentsError::Method("its agents differ in local steps, which this engine cannot".into()))
-            }
+            Some(_) => Err(AgentsError::Method(
+                "its agents differ in local steps, which this engine does not support".into(),
+            )),
         }
     }
 
     /// Applies a function to vectors, which differ; refused by engines that do not host rows in a form it can be given.
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         let _ = (function, vectors);
-        Err(AgentsError::Method("it applies a function to vectors, which this engine cannot".into()))
+        Err(AgentsError::Method(
+            "it applies a function to vectors, which this engine does not support".into(),
+        ))
     }
 
     /// Called for every scratch vector before a step: its contents are no longer needed and must not be read.
