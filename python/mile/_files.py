@@ -12,12 +12,6 @@ from numpy.typing import NDArray
 
 from . import _mile
 
-MADE_BY_MILE = frozenset(
-    ".lock agents.csv checkpoints coefficients.csv config.toml context.json data.csv final figures metrics.jsonl points report.html statistics.json "
-    "summary.json sweep.json sweep.toml table.tex table.txt tensorboard trials.csv trials.txt".split()
-)
-"""What a run directory or the folder of a sweep may hold."""
-
 _TYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
 
 

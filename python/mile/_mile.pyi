@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+RUN_CONTENTS: Sequence[str]
+"""The files and folders that a run directory, or the folder of a sweep, may hold."""
 
 class ExperimentError(ValueError):
     """An experiment, its data or its folder cannot be used."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _mile
-from ._files import MADE_BY_MILE, free_folder, is_run, read_settings
+from ._files import free_folder, is_run, read_settings
 from ._graphs import section as network_section
 from ._methods import Algorithm, OwnMethod, resolve
 
@@ -135,7 +135,7 @@ def _remove(folder: Path) -> None:
     """Removes a run or a sweep, and nothing else."""
     if not folder.exists():
         return
-    foreign = sorted(path.name for path in folder.iterdir() if path.name not in MADE_BY_MILE)
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in _mile.RUN_CONTENTS)
     if foreign or (any(folder.iterdir()) and not is_run(folder)):
         got = f"{foreign[0]} in it" if foreign else "no run in it"
         raise _mile.ExperimentError(f"overwrite: expected {folder} to hold a run and nothing else, got {got}; give another out")

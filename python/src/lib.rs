@@ -36,6 +36,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ExperimentError", py.get_type::<failure::ExperimentError>())?;
     module.add("RunError", py.get_type::<failure::RunError>())?;
+    module.add("RUN_CONTENTS", mile_lab::store::CONTENTS)?;
     module.add_class::<method::StepVerbs>()?;
     module.add_class::<random::Random>()?;
     module.add_class::<table::TableData>()?;

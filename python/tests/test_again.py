@@ -43,6 +43,19 @@ def test_a_run_can_be_overwritten_and_nothing_else_can() -> None:
         run(overwrite=True, resume=True)
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        {"kind": "images", "dataset": "glyphs", "model": "linear"},
+        mile.Table({"dose": [0.0, 1.0, 2.0, 3.0, 5.0, 8.0], "cost": [1.0, 2.0, 2.0, 4.0, 5.0, 9.0]}, target="cost", standardise=True),
+    ],
+)
+def test_runs_of_data_can_be_overwritten(problem: Any) -> None:
+    for _ in range(2):
+        again = mile.run(problem=problem, network={"agents": 2, "topology": "path"}, algorithms=METHODS, rounds=2, report=True, out="data", overwrite=True)
+        assert again.complete
+
+
 def test_a_sweep_can_be_overwritten() -> None:
     for _ in range(2):
         found = mile.sweep(problem=PROBLEM, algorithms=METHODS, rounds=2, values={"step_size": [0.1, 0.2]}, out="sweep", overwrite=True)

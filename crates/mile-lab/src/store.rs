@@ -119,6 +119,34 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     mile_store::write_file(path, bytes).map_err(LabError::io(path, "write"))
 }
 
+/// The files and folders that a run directory, or the folder of a sweep, may hold. What else is in one belongs to somebody else.
+pub const CONTENTS: [&str; 24] = [
+    ".lock",
+    "agents.csv",
+    "checkpoints",
+    "coefficients.csv",
+    "config.toml",
+    "context.json",
+    "data.csv",
+    "figures",
+    "final",
+    "metrics.jsonl",
+    "mlflow.db",
+    "model.json",
+    "points",
+    "report.html",
+    "statistics.json",
+    "summary.json",
+    "sweep.json",
+    "sweep.toml",
+    "table.tex",
+    "table.txt",
+    "tensorboard",
+    "trials.csv",
+    "trials.txt",
+    "wandb",
+];
+
 /// An open run directory, locked against other processes.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -171,6 +199,12 @@ impl Store {
 
     /// The path of a file in it.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        let name = name.as_ref();
+        debug_assert!(
+            CONTENTS.iter().any(|known| name.starts_with(known)),
+            "{} is not listed",
+            name.display()
+        );
         self.folder.join(name)
     }
 

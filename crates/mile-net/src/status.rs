@@ -175,13 +175,6 @@ pub struct Spent {
     pub writing_s: f64,
 }
 
-/// Bytes of memory that this process uses, where the system says so.
-pub(crate) fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// A text as the value of a label.
 fn label(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::NetworkEngineError;
 use super::shared::{Core, Shared};
 use crate::protocol::{Millis, NeighbourStatus};
-use crate::status::{Activity, Awaited, Neighbour, Status, resident_bytes};
+use crate::status::{Activity, Awaited, Neighbour, Status};
 
 /// How long a client may take to read the answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -137,4 +137,11 @@ pub(super) fn serve_status<T: Real>(
         }
     });
     Ok(Socket(path.to_owned()))
+}
+
+/// Bytes of memory that this process uses, where the system says so.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
