@@ -49,6 +49,7 @@ mod identity;
 mod job;
 pub mod keys;
 mod lab;
+mod loss_and_metrics;
 mod model_form;
 pub mod observer;
 pub mod own_data;
@@ -73,7 +74,6 @@ pub mod sweep;
 pub mod table;
 pub mod tensorboard;
 pub mod trained;
-mod worth;
 
 pub use divergence::DIVERGED;
 pub use lab::Lab;

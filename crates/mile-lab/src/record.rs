@@ -12,8 +12,8 @@ use mile::run::Progress;
 use rayon::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::loss_and_metrics::{self, LossAndMetrics, Whose, evaluate, hosted};
 use crate::recorded_metrics::{self, Models, RecordedMetrics};
-use crate::worth::{self, Whose, Worth, evaluate, hosted};
 
 /// One line of `metrics.jsonl`. Numbers that are not finite are written as `null`; quantities that are not recorded for the
 /// problem are left out.
@@ -214,15 +214,22 @@ fn measured_by_engine<T: Real>(
     evaluated: &[usize],
     average: &[T],
     found: engine::EvaluatedModels,
-) -> Result<(Worth, Vec<Worth>), AgentsError> {
+) -> Result<(LossAndMetrics, Vec<LossAndMetrics>), AgentsError> {
     let metrics = match found.metrics {
         Some(metrics) => metrics,
         None if problem.held_out().is_none() => vec![Vec::new(); found.losses.len()],
         None if together.count() > 1 => {
-            let mut metrics = vec![worth::measure(together, problem, engine, Whose::Average, average)?];
+            let mut metrics =
+                vec![loss_and_metrics::measure(together, problem, engine, Whose::Average, average)?];
             for agent in evaluated {
                 let model = engine.row(together, MODELS, *agent)?;
-                metrics.push(worth::measure(together, problem, engine, Whose::Agent(*agent), &model)?);
+                metrics.push(loss_and_metrics::measure(
+                    together,
+                    problem,
+                    engine,
+                    Whose::Agent(*agent),
+                    &model,
+                )?);
             }
             metrics
         }
@@ -236,9 +243,9 @@ fn measured_by_engine<T: Real>(
             measured.map_err(AgentsError::Evaluation)?
         }
     };
-    let worths = found.losses.into_iter().zip(metrics);
-    let mut worths = worths.map(|(loss, metrics)| Worth { loss, metrics });
-    Ok((worths.next().unwrap_or_default(), worths.collect()))
+    let models = found.losses.into_iter().zip(metrics);
+    let mut models = models.map(|(loss, metrics)| LossAndMetrics { loss, metrics });
+    Ok((models.next().unwrap_or_default(), models.collect()))
 }
 
 /// The same, each evaluated by the problem.
@@ -247,11 +254,11 @@ fn own_models<T: Real>(
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     evaluated: &[usize],
-) -> Result<Vec<Worth>, AgentsError> {
+) -> Result<Vec<LossAndMetrics>, AgentsError> {
     if together.count() == 1 {
         let (dim, rows) = (engine.dim(), engine.vector(MODELS)?);
         let one = |agent: &usize| {
-            Worth::alone(problem, Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim])
+            LossAndMetrics::alone(problem, Whose::Agent(*agent), &rows[agent * dim..(agent + 1) * dim])
         };
         evaluated.par_iter().map(one).collect()
     } else {
@@ -264,7 +271,7 @@ fn own_models<T: Real>(
 }
 
 impl OwnModels {
-    fn of(each: &[Worth], metrics: usize) -> Self {
+    fn of(each: &[LossAndMetrics], metrics: usize) -> Self {
         let metric =
             |k: usize| each.iter().map(|one| one.metrics.get(k).copied().unwrap_or(f64::NAN)).collect();
         Self {

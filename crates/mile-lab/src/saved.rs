@@ -14,10 +14,10 @@ use mile::real::Real;
 use mile_store::parts::{SharedState, of_rows, row_checksums};
 
 use crate::error::LabError;
+use crate::loss_and_metrics::hosted;
 use crate::objectives::Facts;
 use crate::ranks::{agree, from_first, is_first};
 use crate::state::{self, Header};
-use crate::worth::hosted;
 
 /// Writes the state vectors of an engine, whole or not at all.
 pub(crate) fn write<T: Real>(

@@ -25,6 +25,7 @@ use mile::verbs::{LocalWork, Noted, Rows, Verb, Verbs};
 
 use crate::exchange::Crossing;
 use crate::placement::Placement;
+use crate::steady::{SteadyRows, exchange_steady};
 use crate::together;
 use crate::transport::RankTransport;
 use crate::work::{Messages, Work};
@@ -201,18 +202,28 @@ impl<T: Real, C: RankTransport> RankEngine<'_, T, C> {
         self.crossing.turn_to(round, self.network, &self.placement, self.transport.rank(), self.seed);
         self.guard.begin()
     }
+}
 
-    /// First the summaries cross ranks, which determine the weights, then the rows.
-    fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
-        let dim = self.dim;
-        let own = Summaries::of(&self.blocks[pull.from.0], &self.blocks[pull.memory.0], dim);
-        let peers = &self.crossing.peers;
-        let known = together::summaries(&*self.transport, peers, own, dim).map_err(AgentsError::Engine)?;
-        let weighed = known.shares(&self.crossing);
-        self.send_and_fold(&[pull.from], &[pull.to, pull.steady], Some(&weighed))?;
-        let mut memory = std::mem::take(&mut self.blocks[pull.memory.0]);
-        let rows = self.blocks[pull.from.0].chunks_exact(dim.max(1)).zip(memory.chunks_exact_mut(dim.max(1)));
-        let r = known.steadiness(&self.crossing, pull.fresh);
+impl<T: Real, C: RankTransport> SteadyRows<T> for RankEngine<'_, T, C> {
+    fn transport(&self) -> &dyn RankTransport {
+        &*self.transport
+    }
+
+    fn crossing(&self) -> &Crossing {
+        &self.crossing
+    }
+
+    fn summaries(&mut self, pull: &SteadyPull) -> Result<Summaries, AgentsError> {
+        Ok(Summaries::of(&self.blocks[pull.from.0], &self.blocks[pull.memory.0], self.dim))
+    }
+
+    fn send_and_add(&mut self, pull: &SteadyPull, weighed: &Crossing) -> Result<(), AgentsError> {
+        self.send_and_fold(&[pull.from], &[pull.to, pull.steady], Some(weighed))
+    }
+
+    fn remember(&mut self, pull: &SteadyPull, r: Vec<f64>) -> Result<(), AgentsError> {
+        let (dim, mut memory) = (self.dim.max(1), std::mem::take(&mut self.blocks[pull.memory.0]));
+        let rows = self.blocks[pull.from.0].chunks_exact(dim).zip(memory.chunks_exact_mut(dim));
         rows.zip(r).for_each(|((v, memory), r)| remember(memory, v, r));
         self.blocks[pull.memory.0] = memory;
         Ok(())
@@ -261,7 +272,7 @@ impl<T: Real, C: RankTransport> Agents for RankEngine<'_, T, C> {
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.noted.check_steady(pull)?;
         self.begin_exchange(round, pull.from)?;
-        self.exchange_steady(pull)?;
+        exchange_steady(self, pull)?;
         self.guard.end();
         Ok(self.crossing.messages * message_bytes::<T>(self.dim) as u64)
     }

@@ -21,6 +21,7 @@ pub enum Source {
 
 /// Another rank with which rows are exchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RankPeer {
     /// Its rank number.
     pub rank: usize,

@@ -7,6 +7,7 @@
 //! - [`transport`]: what ranks need to communicate; [`threads`] is one in a single process, for tests, and `mpi` (feature `mpi`) the
 //!   real one;
 //! - [`exchange`]: which rows go where in an exchange;
+//! - [`steady`]: an exchange whose weights depend on what crosses ranks first;
 //! - [`together`]: what ranks find out together: numbers and sums of all agents, in increasing agent;
 //! - [`engine`]: the agents of one rank; `engines` (feature `lab`) opens it for the jobs of an experiment.
 
@@ -19,6 +20,7 @@ pub mod exchange;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod placement;
+pub mod steady;
 pub mod threads;
 pub mod together;
 pub mod transport;

@@ -31,6 +31,7 @@ pub struct Placement {
 
 /// What crosses ranks in an exchange of one vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cut {
     /// Edges of the graph.
     pub edges: usize,

@@ -5,6 +5,7 @@ use mile::agents::{AgentsError, CompressedPull, SteadyPull, Vector};
 use mile::real::Real;
 use mile::steady::Summaries;
 use mile_ranks::exchange::{Crossing, RankPeer, Source};
+use mile_ranks::steady::SteadyRows;
 use mile_ranks::together;
 use mile_ranks::transport::{RankTransport, Region};
 
@@ -115,34 +116,6 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         self.own.vectors.crossed([&starts, &columns], &weights, work)
     }
 
-    /// First the summaries cross ranks, which tell the weights, then the rows.
-    pub(super) fn exchange_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
-        let (dim, stack) = (self.own.vectors.dim(), self.own.stack.clone());
-        let mut work = Work::default();
-        self.own.vectors.summaries(pull.from, pull.memory, &mut work);
-        stack.alone(&work).map_err(engine)?;
-        let numbers = {
-            let _queue = stack.lock();
-            self.own.vectors.read_summaries().map_err(engine)?
-        };
-        let own = Summaries::from_numbers(numbers, dim);
-        let known = together::summaries(&*self.transport, &self.crossing.peers, own, dim)
-            .map_err(AgentsError::Engine)?;
-        let weighed = known.shares(&self.crossing);
-        let others = self.send(&[pull.from])?[0];
-        let mut work = Work::default();
-        for (to, crossing) in [(pull.to, &self.crossing), (pull.steady, &weighed)] {
-            let matrix = self.crossed(crossing, &mut work);
-            self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
-        }
-        let all = 0..self.own.vectors.agents();
-        self.own.vectors.combine(&[all], pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
-        stack.alone(&work).map_err(engine)?;
-        let r: Vec<T> = known.steadiness(&self.crossing, pull.fresh).into_iter().map(T::of).collect();
-        let _queue = stack.lock();
-        self.own.vectors.set_first(pull.memory, &r).map_err(engine)
-    }
-
     /// Sends rows that are compressed, and adds up what they tell.
     pub(super) fn exchange_compressed(
         &mut self,
@@ -165,5 +138,45 @@ impl<T: Real, C: RankTransport> GpuRank<'_, T, C> {
         let matrix = self.crossed(&self.crossing, &mut work);
         self.own.vectors.pull_across(pull.from, pull.to, matrix, others, &mut work);
         stack.alone(&work).map(drop).map_err(engine)
+    }
+}
+
+impl<T: Real, C: RankTransport> SteadyRows<T> for GpuRank<'_, T, C> {
+    fn transport(&self) -> &dyn RankTransport {
+        &*self.transport
+    }
+
+    fn crossing(&self) -> &Crossing {
+        &self.crossing
+    }
+
+    fn summaries(&mut self, pull: &SteadyPull) -> Result<Summaries, AgentsError> {
+        let (dim, stack) = (self.own.vectors.dim(), self.own.stack.clone());
+        let mut work = Work::default();
+        self.own.vectors.summaries(pull.from, pull.memory, &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let _queue = stack.lock();
+        let numbers = self.own.vectors.read_summaries().map_err(engine)?;
+        Ok(Summaries::from_numbers(numbers, dim))
+    }
+
+    fn send_and_add(&mut self, pull: &SteadyPull, weighed: &Crossing) -> Result<(), AgentsError> {
+        let others = self.send(&[pull.from])?[0];
+        let mut work = Work::default();
+        for (to, crossing) in [(pull.to, &self.crossing), (pull.steady, weighed)] {
+            let matrix = self.crossed(crossing, &mut work);
+            self.own.vectors.pull_across(pull.from, to, matrix, others, &mut work);
+        }
+        self.own.stack.alone(&work).map(drop).map_err(engine)
+    }
+
+    fn remember(&mut self, pull: &SteadyPull, r: Vec<f64>) -> Result<(), AgentsError> {
+        let (all, stack) = (0..self.own.vectors.agents(), self.own.stack.clone());
+        let mut work = Work::default();
+        self.own.vectors.combine(&[all], pull.memory, 0.0, &[(1.0, pull.from)], &mut work);
+        stack.alone(&work).map_err(engine)?;
+        let r: Vec<T> = r.into_iter().map(T::of).collect();
+        let _queue = stack.lock();
+        self.own.vectors.set_first(pull.memory, &r).map_err(engine)
     }
 }

@@ -9,9 +9,9 @@ use crate::device::{Buffer, DeviceError};
 use crate::objective::{Model, Place};
 use crate::work::Work;
 
-/// What models are worth: the losses of the agents that are hosted here, and the metrics, if they are computed on the device and the model
-/// is measured here.
-pub(super) type Worths = Vec<(Vec<f64>, Option<Vec<f64>>)>;
+/// For each model, the losses of the agents that are hosted here, and the metrics, if they are computed on the device and the model is
+/// measured here.
+pub(super) type LossesAndMetrics = Vec<(Vec<f64>, Option<Vec<f64>>)>;
 
 /// The value of f, without a penalty, from the losses of all agents.
 pub(super) fn value(losses: &[f64]) -> f64 {
@@ -31,9 +31,9 @@ impl<T: Real> GpuAgents<'_, T> {
         models.extend(agents.iter().map(|agent| model(rows.row(*agent))));
         let mut work = Work::default();
         self.vectors.mean(rows.at, &mut work);
-        let Some(worths) = self.worths(&models, work)? else { return Ok(None) };
-        let mut losses: Vec<f64> = worths.iter().map(|(losses, _)| value(losses)).collect();
-        let metrics: Option<Vec<Vec<f64>>> = worths.into_iter().map(|(_, metrics)| metrics).collect();
+        let Some(found) = self.losses_and_metrics(&models, work)? else { return Ok(None) };
+        let mut losses: Vec<f64> = found.iter().map(|(losses, _)| value(losses)).collect();
+        let metrics: Option<Vec<Vec<f64>>> = found.into_iter().map(|(_, metrics)| metrics).collect();
         if self.weight_decay.factor().is_some() || self.problem.penalty().is_some() {
             let (dim, rows) = (self.vectors.dim(), self.read(v)?);
             let mean: Vec<T> = self.mean_of(self.vectors.place(v).at)?.into_iter().map(T::of).collect();
@@ -45,8 +45,12 @@ impl<T: Real> GpuAgents<'_, T> {
         Ok(Some(EvaluatedModels { losses, metrics }))
     }
 
-    /// What models on the device are worth, after this work; none if the problem is computed on the CPU.
-    pub(super) fn worths(&mut self, models: &[Model], mut work: Work) -> Result<Option<Worths>, DeviceError> {
+    /// Losses and metrics of models on the device, after this work; none if the problem is computed on the CPU.
+    pub(super) fn losses_and_metrics(
+        &mut self,
+        models: &[Model],
+        mut work: Work,
+    ) -> Result<Option<LossesAndMetrics>, DeviceError> {
         let Some(objective) = &self.objective else { return Ok(None) };
         let each = objective.numbers();
         let needed = models.len() * each;
@@ -60,11 +64,11 @@ impl<T: Real> GpuAgents<'_, T> {
         let queue = self.stack.lock();
         numbers.read(0, &mut found)?;
         drop(queue);
-        let worth = |(numbers, model): (&[f64], &Model)| {
+        let one = |(numbers, model): (&[f64], &Model)| {
             let measured = model.is_measured.then(|| objective.metrics(numbers));
             (objective.losses(numbers), measured.flatten())
         };
-        Ok(Some(found.chunks_exact(each.max(1)).zip(models).map(worth).collect()))
+        Ok(Some(found.chunks_exact(each.max(1)).zip(models).map(one).collect()))
     }
 
     /// What the loss of a model has besides those of samples: the weight decay and the penalty.

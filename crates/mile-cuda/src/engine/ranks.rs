@@ -19,11 +19,12 @@ use mile::real::Real;
 use mile::steady;
 use mile_ranks::exchange::Crossing;
 use mile_ranks::placement::Placement;
+use mile_ranks::steady::exchange_steady;
 use mile_ranks::together;
 use mile_ranks::transport::RankTransport;
 
 use super::copied::Copied;
-use super::evaluation::{Worths, value};
+use super::evaluation::{LossesAndMetrics, value};
 use super::{GpuAgents, engine};
 use crate::device::DeviceError;
 use crate::objective::Model;
@@ -100,7 +101,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
     }
 
     /// The losses of models for the agents hosted here, and the metrics of the models that this rank measures.
-    fn worths(&mut self, models: &[Vec<T>]) -> Result<Option<Worths>, DeviceError> {
+    fn losses_and_metrics(&mut self, models: &[Vec<T>]) -> Result<Option<LossesAndMetrics>, DeviceError> {
         let (stride, stack) = (self.own.vectors.stride(), self.own.stack.clone());
         let at = self.models.reserve(&stack, models.len() * stride)?;
         let rows = self.models.here(models.len() * stride).chunks_exact_mut(stride);
@@ -111,7 +112,7 @@ impl<'a, T: Real, C: RankTransport> GpuRank<'a, T, C> {
         let (rank, ranks) = (self.transport.rank(), self.transport.count());
         let model = |k: usize| Model { at: at + self.bytes(k), is_measured: k % ranks == rank };
         let models: Vec<Model> = (0..models.len()).map(model).collect();
-        self.own.worths(&models, Work::default())
+        self.own.losses_and_metrics(&models, Work::default())
     }
 
     /// The metrics of all models, some of which each rank has measured.
@@ -181,7 +182,7 @@ impl<T: Real, C: RankTransport> Agents for GpuRank<'_, T, C> {
         self.own.noted.check_steady(pull)?;
         self.begin_exchange(round, pull.from)?;
         self.own.guard.begin()?;
-        self.exchange_steady(pull)?;
+        exchange_steady(self, pull)?;
         self.own.guard.end();
         Ok(self.crossing.messages * steady::message_bytes::<T>(self.own.vectors.dim()) as u64)
     }
@@ -288,16 +289,16 @@ impl<T: Real, C: RankTransport> Engine<T> for GpuRank<'_, T, C> {
         for agent in agents {
             models.push(self.row(together, v, *agent)?);
         }
-        let Some(worths) = self.worths(&models).map_err(engine)? else { return Ok(None) };
+        let Some(found) = self.losses_and_metrics(&models).map_err(engine)? else { return Ok(None) };
         let rows = 0..self.own.vectors.agents();
-        let own = rows.flat_map(|row| worths.iter().map(move |(losses, _)| losses[row])).collect();
+        let own = rows.flat_map(|row| found.iter().map(move |(losses, _)| losses[row])).collect();
         let all = self.of_all(together, own)?;
         let loss = |(k, x): (usize, &Vec<T>)| {
             let of_agents: Vec<f64> = all.iter().skip(k).step_by(models.len()).copied().collect();
             value(&of_agents) + self.own.beside(x)
         };
         let losses = models.iter().enumerate().map(loss).collect();
-        let metrics = self.metrics(together, worths.into_iter().map(|(_, metrics)| metrics).collect())?;
+        let metrics = self.metrics(together, found.into_iter().map(|(_, metrics)| metrics).collect())?;
         Ok(Some(EvaluatedModels { losses, metrics }))
     }
 

@@ -1,4 +1,4 @@
-//! How good a model is: its loss on the data of all agents, and its metrics, wherever the data are.
+//! The loss of a model on the data of all agents, and its metrics on held-out data, wherever the data are.
 //!
 //! Over several ranks, each evaluates the losses of the agents it hosts; they are summed in increasing agent, as one process does.
 //! Held-out data of agents give predictions, which the first rank gathers; on held-out data that all ranks have, an agent's model is
@@ -37,13 +37,13 @@ impl Whose {
 
 /// Loss and metrics of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Worth {
+pub(crate) struct LossAndMetrics {
     pub(crate) loss: f64,
     /// In the order of the problem's metrics.
     pub(crate) metrics: Vec<f64>,
 }
 
-impl Worth {
+impl LossAndMetrics {
     /// Of a model, with the data of all agents in this process.
     pub(crate) fn alone<T: Real>(
         problem: &dyn Problem<T>,
@@ -61,16 +61,16 @@ pub(crate) fn hosted<T: Real>(engine: &dyn Engine<T>) -> Vec<usize> {
     engine.hosted().map(|place| engine.agent_at(place)).collect()
 }
 
-/// The worth of a model that all ranks have.
+/// Loss and metrics of a model that all ranks have.
 pub(crate) fn evaluate<T: Real>(
     together: Together<'_>,
     problem: &dyn Problem<T>,
     engine: &mut dyn Engine<T>,
     whose: Whose,
     x: &[T],
-) -> Result<Worth, AgentsError> {
+) -> Result<LossAndMetrics, AgentsError> {
     if together.count() == 1 {
-        return Worth::alone(problem, whose, x);
+        return LossAndMetrics::alone(problem, whose, x);
     }
     let agents = hosted(engine);
     let loss = |agent: &usize| problem.loss(*agent, x).map_err(AgentsError::objective(*agent));
@@ -78,7 +78,7 @@ pub(crate) fn evaluate<T: Real>(
     let all = engine.of_all(together, own)?;
     let mean = all.iter().fold(0.0, |sum, loss| sum + loss) / engine.agents() as f64;
     let loss = problem.penalty().map_or(mean, |penalty| mean + penalty.value(x));
-    Ok(Worth { loss, metrics: measure(together, problem, engine, whose, x)? })
+    Ok(LossAndMetrics { loss, metrics: measure(together, problem, engine, whose, x)? })
 }
 
 /// The metrics of a model that all ranks have.
