@@ -1,7 +1,5 @@
 //! Functions in Python that a method applies to whole vectors.
 
-use std::any::Any;
-
 use mile::agents::{BlockFunction, BlocksMut, Failure};
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -25,11 +23,6 @@ impl PyFunction {
                 function.get_type()
             ))),
         }
-    }
-
-    /// The function, for a host whose vectors are in Python.
-    pub(crate) fn in_python(&self) -> &Py<PyAny> {
-        &self.function
     }
 
     fn call<T: Element + Copy>(&self, rows: usize, mut vectors: Vec<&mut [T]>) -> Result<(), Failure> {
@@ -85,7 +78,9 @@ impl BlockFunction for PyFunction {
         }
     }
 
-    fn as_any(&self) -> &dyn Any {
-        self
+    /// To a host whose vectors are in Python.
+    fn hand_over(&self) -> bool {
+        self.raised.hand_over(&self.function);
+        true
     }
 }

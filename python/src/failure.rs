@@ -21,11 +21,13 @@ pyo3::create_exception!(
     "A run failed; its records and checkpoints are kept."
 );
 
-/// The first Python exception of a run, with its traceback, and whether the run is to end at once.
+/// What all that calls Python in a run shares: the first exception, with its traceback, whether the run is to end at once, and a
+/// function that a method hands over to the host of its vectors.
 #[derive(Clone, Default)]
 pub(crate) struct Raised {
     first: Arc<Mutex<Option<PyErr>>>,
     abort: Arc<AtomicBool>,
+    handed_over: Arc<Mutex<Option<Py<PyAny>>>>,
 }
 
 impl Raised {
@@ -59,6 +61,17 @@ impl Raised {
     /// The same for verbs of an engine.
     pub(crate) fn verb<R>(&self, work: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, AgentsError> {
         self.call(work).map_err(AgentsError::Engine)
+    }
+
+    /// Hands a function over, to be taken by the host of the vectors it is applied to.
+    pub(crate) fn hand_over(&self, function: &Py<PyAny>) {
+        let function = Python::attach(|py| function.clone_ref(py));
+        *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(function);
+    }
+
+    /// The function that was handed over last.
+    pub(crate) fn handed_over(&self) -> Option<Py<PyAny>> {
+        self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// From now on Python is no longer called: the run ends in the middle of its round.

@@ -5,7 +5,6 @@
 //! network, a rank of a cluster, a GPU. A method does not see where its vectors are stored; it refers to them by
 //! number. [`Engine`](crate::engine::Engine) adds what is needed to run a method and record its results.
 
-use std::any::Any;
 use std::ops::Range;
 
 use crate::compression::Compression;
@@ -126,8 +125,11 @@ pub trait BlockFunction: Send + Sync {
     /// Changes the vectors, each with `rows` rows.
     fn apply(&self, rows: usize, vectors: BlocksMut<'_>) -> Result<(), Failure>;
 
-    /// The function itself, for engines whose vectors are not in this process's memory.
-    fn as_any(&self) -> &dyn Any;
+    /// Hands the function over to an engine whose vectors are not in this process's memory, by a way that both know; whether it
+    /// can. By default it cannot.
+    fn hand_over(&self) -> bool {
+        false
+    }
 }
 
 /// The agents hosted in one place, each with its own row of every [`Vector`].

@@ -91,9 +91,6 @@ fn a_function_is_applied_to_whole_vectors() {
             x.iter_mut().zip(y.iter_mut()).for_each(|(x, y)| (*x, *y) = (*y, 2.0 * *x));
             Ok(())
         }
-        fn as_any(&self) -> &dyn std::any::Any {
-            self
-        }
     }
     let network = Network::new(Topology::Ring.build(4, 0).unwrap(), Rule::LazyMetropolis).unwrap();
     let method = catalogue::find("mile").unwrap().build(&Parameters::default(), &network, 0).unwrap();
