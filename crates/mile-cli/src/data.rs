@@ -12,7 +12,7 @@ use mile_lab::objectives::Statistics;
 use mile_lab::spec::Spec;
 use mile_nn::data::{self, DownloadProgress, Located};
 
-use crate::output;
+use crate::{output, reading};
 
 /// Time between two progress lines of a download, where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
 
 /// The statistics of one agent's data.
 fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabError> {
-    let spec = Spec::load(path, set)?;
+    let spec = Spec::load(path, set, &reading::kinds())?;
     let name = path.display().to_string();
     let agents = spec.membership().map_err(|error| error.in_file(&name))?.numbers();
     if agent >= agents {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mile::methods::catalogue::Catalogue;
 use mile_lab::agent_files::Divergence;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
@@ -16,6 +17,7 @@ use mile_lab::spec::{AgentSpec, Spec};
 use mile_lab::store::Outcome;
 
 use crate::output::{self, OutputArguments};
+use crate::reading;
 use crate::run::finish;
 use crate::status::refused_in;
 
@@ -47,7 +49,7 @@ pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
     refused_in(&folders.values().cloned().collect::<Vec<_>>()).iter().for_each(|line| eprintln!("{line}"));
     let spec = match &arguments.experiment {
         // By which rule agents stop, they alone know.
-        Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[])? },
+        Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[], &reading::kinds())? },
         None => with_data_of_all(own, &folders, out)?,
     };
     let (membership, precision) = (spec.membership()?, spec.precision);
@@ -140,7 +142,7 @@ fn with_data_of_all(spec: Spec, folders: &BTreeMap<usize, PathBuf>, out: &Path) 
             problem.insert(key.to_owned(), all.into());
         }
     }
-    Spec::read(&table, Path::new(""))
+    Spec::read_with(&table, Path::new(""), &reading::kinds(), &Catalogue::default())
 }
 
 /// The outcomes of the jobs, and those that have diverged.
@@ -163,7 +165,7 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
     };
     let (mut first, mut found) = (None::<(usize, Spec)>, BTreeMap::new());
     for folder in given.iter().flat_map(inner) {
-        let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"))?;
+        let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"), &reading::kinds())?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
             let problem = format!(
                 "the folder of agent {}, the same agent as in {}; give only one of them",

@@ -144,9 +144,6 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the command with these arguments, the first of which is its name; returns its exit code.
 pub fn run(program: &Program, arguments: Vec<OsString>) -> u8 {
-    if !place::is_other_rank() {
-        reading::show_progress();
-    }
     let command = match keys::is_asked_for(&arguments) {
         true => Command::Keys(keys::all()),
         false => match Arguments::try_parse_from(arguments) {

@@ -8,7 +8,7 @@ use mile_lab::store::write_file;
 use mile_lab::table::number;
 use mile_lab::trained::{ModelChoice, TrainedModel};
 
-use crate::{Format, output};
+use crate::{Format, output, reading};
 
 /// A model: where it is, and which of a run's models.
 #[derive(Args)]
@@ -50,7 +50,8 @@ pub(crate) struct PredictArguments {
 
 pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<u8> {
     let model = arguments.model.open()?;
-    let predictions = model.predict(NewData { data: &arguments.data, targets: None })?;
+    let predictions =
+        model.predict(NewData { data: &arguments.data, targets: None, progress: &reading::progress() })?;
     let text = predictions.to_csv();
     match &arguments.out {
         Some(path) => write_file(path, text.as_bytes())?,
@@ -77,7 +78,9 @@ pub(crate) struct EvaluateArguments {
 
 pub(crate) fn evaluate(arguments: &EvaluateArguments) -> anyhow::Result<u8> {
     let model = arguments.model.open()?;
-    let metrics = model.evaluate(NewData { data: &arguments.data, targets: arguments.targets.as_deref() })?;
+    let EvaluateArguments { data, targets, .. } = arguments;
+    let progress = &reading::progress();
+    let metrics = model.evaluate(NewData { data, targets: targets.as_deref(), progress })?;
     let text = match arguments.format {
         Format::Text => metrics.iter().map(|(name, value)| format!("{name}: {}\n", number(*value))).collect(),
         Format::Json => {

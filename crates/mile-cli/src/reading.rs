@@ -4,14 +4,27 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mile_lab::objectives::Kinds;
+use mile_lab::reading::ReadingProgress;
+
+use crate::place;
+
 /// Time between two lines, where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows how much of the data is read, if that takes longer than a second.
-pub(crate) fn show_progress() {
+/// The built-in kinds of problems, which [show](progress) how much of their data has been read.
+pub(crate) fn kinds() -> Kinds {
+    Kinds::default().showing(progress())
+}
+
+/// Shows how much of the data has been read, if that takes longer than a second; of several ranks, the first one does.
+pub(crate) fn progress() -> ReadingProgress {
+    if place::is_other_rank() {
+        return ReadingProgress::default();
+    }
     let terminal = std::io::stderr().is_terminal();
     let printed: Mutex<Option<Instant>> = Mutex::default();
-    mile_lab::reading::show(move |name, part| {
+    ReadingProgress::shown(move |name, part| {
         let line = format!("reading {name}: {:.0}%", 100.0 * part);
         let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
         if terminal {
@@ -21,5 +34,5 @@ pub(crate) fn show_progress() {
             *printed = Some(Instant::now());
             eprintln!("{line}");
         }
-    });
+    })
 }

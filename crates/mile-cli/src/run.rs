@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
+use mile::methods::catalogue::Catalogue;
 use mile::ranks::Together;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
@@ -25,7 +26,7 @@ use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
 use crate::place::Place;
-use crate::{FAILED, INTERRUPTED, dry_run, observers, output};
+use crate::{FAILED, INTERRUPTED, dry_run, observers, output, reading};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -98,7 +99,8 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let table = parse_table(&text, &[])?;
-    let session = Lab::default().on(engines.clone()).session(&table, &base, &folder, arguments.resume)?;
+    let lab = Lab::new(reading::kinds(), Catalogue::default(), engines.clone());
+    let session = lab.session(&table, &base, &folder, arguments.resume)?;
     let described = match session.work() {
         Work::Run(plan) => describe_run(arguments, plan, place, begun)?,
         Work::Sweep(sweep) => describe_sweep(arguments, sweep, place)?,

@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::HumanBytes;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
+use mile_lab::objectives::Kinds;
 use mile_lab::spec::AgentSpec;
 use mile_lab::table::TextTable;
 use mile_net::checkpoint::{CheckpointError, standing};
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
 fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
     let (mut rounds, mut running) = (Vec::new(), Vec::new());
     for (folder, answer) in answers {
-        let (_, config) = AgentSpec::load(&folder.join("agent.toml"))?;
+        let (_, config) = AgentSpec::load(&folder.join("agent.toml"), &Kinds::default())?;
         if config.id == agent {
             continue;
         }

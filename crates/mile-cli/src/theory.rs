@@ -1,13 +1,16 @@
 //! `mile theory`: what the theory says about a network and a step size.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use mile::methods::catalogue::Catalogue;
 use mile::methods::{Mile, Momentum};
 use mile::network::Network;
 use mile_lab::Lab;
 use mile_lab::advice::{estimate, inquiry};
+use mile_lab::engines::InProcess;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{StabilityMode, Used, modes_svg, stability_map_svg, write_picture};
@@ -19,7 +22,7 @@ use mile_theory::weights::WeightChoice;
 
 use crate::network::NetworkArguments;
 use crate::run::read_experiment;
-use crate::{Format, USAGE, output};
+use crate::{Format, USAGE, output, reading};
 
 /// Rows and columns of a stability map.
 const GRID: usize = 40;
@@ -103,8 +106,9 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
 /// The plan of an experiment file, or of the first point of its sweep.
 fn plan(path: &Path, arguments: &TheoryArguments) -> Result<Plan, LabError> {
     let (table, base) = read_experiment(Some(path), &arguments.set, None)?;
-    match SweepPlan::read(&table, &base)? {
-        None => Lab::default().plan(&table, &base, None),
+    let (kinds, catalogue, engines) = (reading::kinds(), Catalogue::default(), Arc::new(InProcess));
+    match SweepPlan::read_with(&table, &base, &kinds, &catalogue, engines.clone())? {
+        None => Lab::new(kinds, catalogue, engines).plan(&table, &base, None),
         Some(sweep) => {
             let first = &sweep.points[0];
             eprintln!("note: {} has a [sweep]; this is its first point, {}", path.display(), first.name);

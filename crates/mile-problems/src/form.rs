@@ -32,7 +32,7 @@ impl ModelForm {
     /// What a model with these parameters says about new data.
     pub fn predict(&self, x: &[f64], new: NewData) -> Result<Predictions, LabError> {
         match self {
-            Self::Table(form) => form.predict(x, new.data),
+            Self::Table(form) => form.predict(x, new),
             Self::Network(form) => form.predict(x, new.data),
         }
     }
@@ -44,7 +44,7 @@ impl ModelForm {
                 let problem = "tables have their targets in a column; leave it out";
                 Err(LabError::config("--targets", problem))
             }
-            Self::Table(form) => form.evaluate(x, new.data),
+            Self::Table(form) => form.evaluate(x, new),
             Self::Network(form) => form.evaluate(x, new),
         }
     }

@@ -28,6 +28,7 @@ use mile::ranks::Together;
 use mile::real::{Precision, Real};
 use toml::Table;
 
+use crate::reading::ReadingProgress;
 use crate::section::Section;
 
 pub use self::any::AnyProblem;
@@ -252,11 +253,14 @@ pub enum Feature {
 
 /// What a kind of problem gets besides its section.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Setting<'a> {
     /// Number of agents.
     pub agents: usize,
     /// The folder that relative paths refer to.
     pub folder: &'a Path,
+    /// Who is told how much of the data has been read.
+    pub progress: &'a ReadingProgress,
 }
 
 type Read = dyn Fn(&Section, Setting) -> Result<Arc<dyn Objectives>, LabError> + Send + Sync;
@@ -267,6 +271,7 @@ pub struct Kinds {
     kinds: Vec<(String, Arc<Read>)>,
     /// Whether unknown kinds are accepted, which is enough to read records.
     any: bool,
+    progress: ReadingProgress,
 }
 
 impl Default for Kinds {
@@ -285,7 +290,7 @@ impl Default for Kinds {
 impl Kinds {
     /// No kinds.
     pub fn none() -> Self {
-        Self { kinds: Vec::new(), any: false }
+        Self { kinds: Vec::new(), any: false, progress: ReadingProgress::default() }
     }
 
     /// Adds or replaces a kind. `read` reads its parameters from the section; keys that it does not read are refused as
@@ -306,8 +311,21 @@ impl Kinds {
         self
     }
 
-    /// Reads a section `[problem]`; returns the objectives and the resolved section.
-    pub fn read(&self, table: &Table, setting: Setting) -> Result<(Arc<dyn Objectives>, Table), LabError> {
+    /// Tells how much of large data files has been read.
+    pub fn showing(mut self, progress: ReadingProgress) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Reads a section `[problem]` for this many agents, with relative paths that refer to `folder`; returns the objectives
+    /// and the resolved section.
+    pub fn read(
+        &self,
+        table: &Table,
+        agents: usize,
+        folder: &Path,
+    ) -> Result<(Arc<dyn Objectives>, Table), LabError> {
+        let setting = Setting { agents, folder, progress: &self.progress };
         let section = Section::new("problem", table);
         let choices: Vec<(&str, &Arc<Read>)> =
             self.kinds.iter().map(|(name, read)| (name.as_str(), read)).collect();

@@ -5,6 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::reading::ReadingProgress;
+
 /// Files with new data. Targets may be in a file of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct NewData<'a> {
@@ -12,6 +14,8 @@ pub struct NewData<'a> {
     pub data: &'a Path,
     /// What is to be predicted, if it is in another file.
     pub targets: Option<&'a Path>,
+    /// Who is told how much of them has been read.
+    pub progress: &'a ReadingProgress,
 }
 
 /// What a model says about each row of new data.

@@ -1,10 +1,11 @@
 //! Opening data files, and the progress of reading large ones.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Reading that takes less is not reported.
@@ -14,13 +15,24 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 type Show = dyn Fn(&str, f64) + Send + Sync;
 
-static SHOW: OnceLock<Box<Show>> = OnceLock::new();
+/// Who is told how much of large data files has been read; nobody by default.
+///
+/// Data are read while an experiment is planned, before there is a run to observe, so [`Kinds`](crate::Kinds) carry it.
+#[derive(Clone, Default)]
+pub struct ReadingProgress(Option<Arc<Show>>);
 
-/// Calls `show` with the name of the data and the part that is read, from 0 to 1, while data are read that take longer
-/// than a second; the last call has 1. Data are read while an experiment is planned, before there is a run to observe,
-/// so this is set once for the process; a second call changes nothing.
-pub fn show(show: impl Fn(&str, f64) + Send + Sync + 'static) {
-    let _ = SHOW.set(Box::new(show));
+impl ReadingProgress {
+    /// Calls `show` with the name of the data and the part that has been read, from 0 to 1, while data are read that take
+    /// longer than a second; the last call has 1.
+    pub fn shown(show: impl Fn(&str, f64) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(show)))
+    }
+}
+
+impl fmt::Debug for ReadingProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadingProgress").finish_non_exhaustive()
+    }
 }
 
 /// Opens a data file. A pipe is refused: opening one waits until somebody writes to it, and data are read more than once.
@@ -35,6 +47,7 @@ pub fn open(path: &Path) -> std::io::Result<File> {
 
 /// The progress of reading some files.
 pub(crate) struct Reading {
+    progress: ReadingProgress,
     name: String,
     bytes: u64,
     read: AtomicU64,
@@ -43,14 +56,14 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(name: impl Into<String>, bytes: u64) -> Self {
-        let (read, begun) = (AtomicU64::new(0), Instant::now());
-        Self { name: name.into(), bytes: bytes.max(1), read, begun, shown: Mutex::default() }
+    pub(crate) fn new(progress: &ReadingProgress, name: impl Into<String>, bytes: u64) -> Self {
+        let (progress, read, begun) = (progress.clone(), AtomicU64::new(0), Instant::now());
+        Self { progress, name: name.into(), bytes: bytes.max(1), read, begun, shown: Mutex::default() }
     }
 
     pub(crate) fn advance(&self, bytes: u64) {
         let read = self.read.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let Some(show) = SHOW.get().filter(|_| self.begun.elapsed() > QUIET) else { return };
+        let Some(show) = self.progress.0.as_ref().filter(|_| self.begun.elapsed() > QUIET) else { return };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.is_none_or(|last| last.elapsed() > INTERVAL) {
             *shown = Some(Instant::now());
@@ -62,7 +75,7 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(show), Some(_)) = (SHOW.get(), *shown) {
+        if let (Some(show), Some(_)) = (&self.progress.0, *shown) {
             show(&self.name, 1.0);
         }
     }
@@ -74,18 +87,16 @@ mod tests {
 
     #[test]
     fn only_slow_reading_is_shown_from_time_to_time_and_at_its_end() {
-        static SHOWN: Mutex<Vec<(String, f64)>> = Mutex::new(Vec::new());
-        show(|name, part| SHOWN.lock().unwrap().push((name.to_owned(), part)));
-        Reading::new("quick.csv", 100).advance(50);
-        let mut slow = Reading::new("slow.csv", 100);
+        let shown: Arc<Mutex<Vec<(String, f64)>>> = Arc::default();
+        let seen = shown.clone();
+        let progress =
+            ReadingProgress::shown(move |name, part| seen.lock().unwrap().push((name.to_owned(), part)));
+        Reading::new(&progress, "quick.csv", 100).advance(50);
+        let mut slow = Reading::new(&progress, "slow.csv", 100);
         slow.begun = slow.begun.checked_sub(2 * QUIET).unwrap();
         slow.advance(43);
         slow.advance(10);
         drop(slow);
-        let shown = SHOWN.lock().unwrap();
-        let of = |name: &str| -> Vec<f64> {
-            shown.iter().filter(|(n, _)| n == name).map(|(_, part)| *part).collect()
-        };
-        assert_eq!((of("slow.csv"), of("quick.csv")), (vec![0.43, 1.0], vec![]));
+        assert_eq!(*shown.lock().unwrap(), [("slow.csv".to_owned(), 0.43), ("slow.csv".to_owned(), 1.0)]);
     }
 }

@@ -24,7 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) use self::recording::ModelDiverged;
 
-use crate::{FAILED, INTERRUPTED};
+use crate::{FAILED, INTERRUPTED, reading};
 
 /// How long to wait for another agent that still uses the folder to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
         std::thread::spawn(exit_when_stdin_closes);
     }
     let name = arguments.file.display().to_string();
-    let (experiment, config) = AgentSpec::load(&arguments.file)?;
+    let (experiment, config) = AgentSpec::load(&arguments.file, &reading::kinds())?;
     let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;

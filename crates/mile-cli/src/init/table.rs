@@ -11,6 +11,7 @@ use mile_lab::objectives::{ColumnLook, ColumnType, NumberFormat, TableLook};
 
 use self::choose::{Choices, ColumnUse};
 use super::{quoted, stem};
+use crate::reading;
 
 const DATA_COMMENT: &str =
     "CSV, Parquet or Arrow file with named columns; \"agent-{agent}.csv\" for one file per agent";
@@ -27,7 +28,7 @@ pub(super) struct Understood {
 
 /// The experiment file of a table; `data` is the path of the data as it is written there.
 pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Result<Understood, LabError> {
-    let look = TableLook::at(path, target)?;
+    let look = TableLook::at(path, target, &reading::progress())?;
     let choices = Choices::of(path, &look, target)?;
     let agents = match choices.by {
         Some(by) => format!("one per value of the column {}", one_line(&look.columns[by].name)),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use mile::methods::catalogue::Catalogue;
 use mile::ranks::{Alone, Together};
 use mile_lab::agent_files::Divergence;
 use mile_lab::choices::keep_choices;
@@ -27,7 +28,7 @@ use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 use crate::status::refused_in;
-use crate::{DIVERGED, Program};
+use crate::{DIVERGED, Program, reading};
 
 /// Time between two checks of the agents' processes, and of their files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -82,7 +83,7 @@ fn run_named(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
-    let mut spec = Spec::read(&table, &base)?;
+    let mut spec = Spec::read_with(&table, &base, &reading::kinds(), &Catalogue::default())?;
     settings.apply(&mut spec)?;
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),

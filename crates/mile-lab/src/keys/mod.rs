@@ -75,7 +75,7 @@ fn found() -> BTreeMap<(String, String), FoundKey> {
     let mut found: BTreeMap<(String, String), FoundKey> = BTreeMap::new();
     for probe in probes::all() {
         let (written, asked) = listen(|| probe.read());
-        for Asked { section, key, form, expected } in asked {
+        for Asked { section, key, form, expected, .. } in asked {
             let place = (probe.section(&section), key.to_owned());
             let entry = found.entry(place);
             let entry = entry.or_insert(FoundKey { form: Form::Any, expected: String::new(), default: None });

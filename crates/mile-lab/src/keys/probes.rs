@@ -5,6 +5,7 @@ use std::path::Path;
 use mile::methods::catalogue;
 use toml::Table;
 
+use crate::objectives::Kinds;
 use crate::spec::{AgentSettings, AgentSpec, Spec};
 use crate::sweep::Sweep;
 
@@ -100,7 +101,7 @@ impl Probe {
             Reader::Spec => Spec::read(&table, here).ok()?.to_table(),
             Reader::Agent => {
                 drop(AgentSettings::of_swarm(&table));
-                let (_, agent) = AgentSpec::parse(&self.text, here).ok()?;
+                let (_, agent) = AgentSpec::parse(&self.text, here, &Kinds::default()).ok()?;
                 Table::from_iter([("agent".to_owned(), agent.settings.to_table().into())])
             }
             Reader::Sweep => {

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mile::membership::{Change, Membership};
+use mile::methods::catalogue::Catalogue;
 use toml::{Table, Value};
 
 use super::neighbours::{NeighbourSpec, all_listed, neighbours};
 use super::{Spec, StopRule, parse_table};
 use crate::divergence::DIVERGED;
 use crate::error::LabError;
+use crate::objectives::Kinds;
 use crate::section::{Section, resolve, shown};
 
 /// What to do when a neighbour is unreachable.
@@ -248,20 +250,20 @@ impl TransportSpec {
 impl AgentSpec {
     /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it are relative to the file's
     /// folder.
-    pub fn load(path: &Path) -> Result<(Spec, Self), LabError> {
+    pub fn load(path: &Path, kinds: &Kinds) -> Result<(Spec, Self), LabError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the agent's file: {source}"),
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::parse(&text, &folder).map_err(|error| error.in_file(&name))
+        Self::parse(&text, &folder, kinds).map_err(|error| error.in_file(&name))
     }
 
     /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path) -> Result<(Spec, Self), LabError> {
+    pub(crate) fn parse(text: &str, folder: &Path, kinds: &Kinds) -> Result<(Spec, Self), LabError> {
         let table = parse_table(text, &[])?;
-        let mut spec = Spec::read(&table, folder)?;
+        let mut spec = Spec::read_with(&table, folder, kinds, &Catalogue::default())?;
         let expected = "a section [agent], as mile swarm EXPERIMENT.toml --emit writes it";
         let agent = section(&table)?;
         let agent =

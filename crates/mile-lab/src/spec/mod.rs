@@ -32,7 +32,7 @@ pub use time::TimeSpec;
 
 use crate::error::LabError;
 use crate::eval_agents::EvaluatedAgents;
-use crate::objectives::{Kinds, Objectives, Setting};
+use crate::objectives::{Kinds, Objectives};
 use crate::resume;
 use crate::section::{Section, as_whole, resolve};
 
@@ -91,6 +91,7 @@ pub struct Spec {
 
 /// On how many samples models are evaluated: the keys `eval_samples` and `test_samples` of a section `[problem]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EvaluationSamples {
     /// Training samples of each agent.
     pub per_agent: usize,
@@ -129,8 +130,8 @@ impl Spec {
 
         let network = NetworkSpec::read(&section(&top, "network")?, folder)?;
         let events = events::read(&top)?;
-        let setting = Setting { agents: events::numbers(&network, &events), folder };
-        let (objectives, problem) = kinds.read(&section(&top, "problem")?, setting)?;
+        let agents = events::numbers(&network, &events);
+        let (objectives, problem) = kinds.read(&section(&top, "problem")?, agents, folder)?;
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
@@ -257,13 +258,15 @@ impl Spec {
     }
 
     /// Reads an experiment file, with `--set` overrides applied.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, LabError> {
+    pub fn load(path: &Path, overrides: &[String], kinds: &Kinds) -> Result<Self, LabError> {
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the experiment file: {source}"),
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::parse(&text, &folder, overrides).map_err(|error| error.in_file(&path.display().to_string()))
+        let read = |table| Self::read_with(&table, &folder, kinds, &Catalogue::default());
+        let spec = parse_table(&text, overrides).and_then(read);
+        spec.map_err(|error| error.in_file(&path.display().to_string()))
     }
 
     /// Reads an experiment from text, with `--set` overrides applied.

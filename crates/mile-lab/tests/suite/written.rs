@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use mile::methods::catalogue::{self, Entry};
 use mile::random::{Purpose, stream};
 use mile_lab::execute::execute;
+use mile_lab::objectives::Kinds;
 use mile_lab::observer::Silent;
 use mile_lab::plan::Plan;
 use mile_lab::spec::{AgentSettings, AgentSpec, NeighbourSpec, Spec};
@@ -299,7 +300,8 @@ fn check_agent_file(draw: &mut Draw, spec: &Spec, text: &str) {
         AgentSpec { id: 0, key: at.join("key"), listen, folder: at.join("state"), settings, neighbours };
     let path = at.join("agent.toml");
     std::fs::write(&path, agent.to_table(&spec).to_string()).unwrap();
-    let (read, again) = AgentSpec::load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let (read, again) =
+        AgentSpec::load(&path, &Kinds::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(read, spec, "{text}");
     assert_eq!(again, agent, "{text}");
 }

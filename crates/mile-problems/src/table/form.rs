@@ -13,7 +13,7 @@ use super::rows::Rows;
 use super::spec::{self, TableSpec};
 use super::statistics::Statistics;
 use crate::error::LabError;
-use crate::predictions::{ModelTensor, Predictions, of_shape};
+use crate::predictions::{ModelTensor, NewData, Predictions, of_shape};
 use crate::section::Section;
 use crate::{Setting, failed};
 
@@ -91,7 +91,7 @@ impl TableForm {
     }
 
     /// New rows as they are to be read; `is_labelled`: with their targets.
-    fn here(&self, data: &Path, is_labelled: bool) -> Result<Here, LabError> {
+    fn here(&self, new: NewData, is_labelled: bool) -> Result<Here, LabError> {
         let mut section = self.problem.clone();
         section.retain(|key, _| !OF_TRAINING.contains(&key));
         if !is_labelled {
@@ -106,14 +106,14 @@ impl TableForm {
                 by_column.retain(|column, _| read.iter().any(|name| name == column));
             }
         }
-        section.insert("data".to_owned(), data.display().to_string().into());
+        section.insert("data".to_owned(), new.data.display().to_string().into());
         section.insert("columns".to_owned(), self.columns.clone().into());
         if !self.classes.is_empty() {
             section.insert("classes".to_owned(), self.classes.clone().into());
         }
-        let setting = Setting { agents: 1, folder: Path::new("") };
+        let setting = Setting { agents: 1, folder: Path::new(""), progress: new.progress };
         let spec: TableSpec = spec::read(&Section::new("problem", &section), setting)?;
-        Ok(if is_labelled { Here::all(spec, 1) } else { Here::unlabelled(spec) })
+        Ok(if is_labelled { Here::all(spec, setting) } else { Here::unlabelled(spec, setting) })
     }
 
     /// The rows of a file as numbers.
@@ -129,8 +129,8 @@ impl TableForm {
     }
 
     /// A prediction for each row of a file.
-    pub(crate) fn predict(&self, x: &[f64], data: &Path) -> Result<Predictions, LabError> {
-        let here = self.here(data, false)?;
+    pub(crate) fn predict(&self, x: &[f64], new: NewData) -> Result<Predictions, LabError> {
+        let here = self.here(new, false)?;
         let shard = self.shard::<f64>(&here)?;
         let width = self.features.len();
         let mut columns = vec!["prediction".to_owned()];
@@ -159,8 +159,8 @@ impl TableForm {
     }
 
     /// The metrics of a model on the rows of a file, which has targets.
-    pub(crate) fn evaluate<T: Real>(&self, x: &[T], data: &Path) -> Result<Vec<(Metric, f64)>, LabError> {
-        let here = self.here(data, true)?;
+    pub(crate) fn evaluate<T: Real>(&self, x: &[T], new: NewData) -> Result<Vec<(Metric, f64)>, LabError> {
+        let here = self.here(new, true)?;
         let shard = self.shard::<T>(&here)?;
         let weights = shard.weights.iter().take(1).map(|_| T::one()).collect();
         let features = vec![T::zero(); self.features.len()];

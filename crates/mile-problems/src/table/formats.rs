@@ -4,6 +4,7 @@ use chrono::{NaiveDate, NaiveTime, Timelike};
 
 /// How the numbers of a column are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NumberFormat {
     /// 1234.5, as programs write it.
     #[default]

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::spec::{TableSpec, file_of, is_per_agent};
 use super::statistics::Statistics;
+use crate::Setting;
+use crate::reading::ReadingProgress;
 
 /// A table in one process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Here {
     /// The section that describes it.
     pub(super) spec: Arc<TableSpec>,
@@ -19,6 +21,8 @@ pub(super) struct Here {
     pub(super) told: Option<Told>,
     /// Whether rows have targets. Those without are to be predicted: all of them are kept, also with missing values.
     pub(super) is_labelled: bool,
+    /// Who is told how much of the files has been read.
+    pub(super) progress: ReadingProgress,
 }
 
 /// What ranks report to each other about the files of all agents.
@@ -32,13 +36,14 @@ pub(super) struct Told {
 
 impl Here {
     /// A table whose rows are all in this process.
-    pub(super) fn all(spec: TableSpec, agents: usize) -> Self {
-        Self { spec: Arc::new(spec), agents, only: None, told: None, is_labelled: true }
+    pub(super) fn all(spec: TableSpec, setting: Setting) -> Self {
+        let (agents, progress) = (setting.agents, setting.progress.clone());
+        Self { spec: Arc::new(spec), agents, only: None, told: None, is_labelled: true, progress }
     }
 
     /// Rows to be predicted, all in this process.
-    pub(super) fn unlabelled(spec: TableSpec) -> Self {
-        Self { is_labelled: false, ..Self::all(spec, 1) }
+    pub(super) fn unlabelled(spec: TableSpec, setting: Setting) -> Self {
+        Self { is_labelled: false, ..Self::all(spec, setting) }
     }
 
     /// The same table with the rows of these agents only.

@@ -212,14 +212,15 @@ mod tests {
 
     use super::*;
     use crate::Setting;
+    use crate::reading::ReadingProgress;
     use crate::section::Section;
     use crate::table::spec;
 
     fn table(folder: &Path, loss: &str, batch: &str) -> Here {
         let keys = format!("data = 'all.csv'\ntarget = 'y'\nloss = '{loss}'\nbatch = {batch}\n");
         let keys = keys.parse().unwrap();
-        let spec = spec::read(&Section::new("problem", &keys), Setting { agents: 2, folder }).unwrap();
-        Here::all(spec, 2)
+        let setting = Setting { agents: 2, folder, progress: &ReadingProgress::default() };
+        Here::all(spec::read(&Section::new("problem", &keys), setting).unwrap(), setting)
     }
 
     fn write(folder: &Path, rows: usize) {

@@ -14,10 +14,11 @@ use super::record::Block;
 use super::source::Source;
 use super::written::TextForm;
 use crate::error::{DataFileError, FilePlace, LabError};
-use crate::reading::Reading;
+use crate::reading::{Reading, ReadingProgress};
 
 /// What is seen in a data file.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TableLook {
     /// Number of rows.
     pub rows: u64,
@@ -35,6 +36,7 @@ pub struct TableLook {
 
 /// What is seen in a column.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ColumnLook {
     /// Its name.
     pub name: String,
@@ -78,21 +80,27 @@ impl TableLook {
     ///
     /// Lines that begin with # are rows, unless they do not have the fields of rows. A text that is not UTF-8 is taken for Windows-1252, in
     /// which every text can be read.
-    pub fn at(path: &Path, target: Option<&str>) -> Result<Self, LabError> {
+    pub fn at(path: &Path, target: Option<&str>, progress: &ReadingProgress) -> Result<Self, LabError> {
         let form = |comment: Option<u8>, encoding| TextForm { delimiter: None, comment, encoding };
         let latin = Some(encoding_rs::WINDOWS_1252);
         let others = [form(Some(b'#'), None), form(None, latin), form(Some(b'#'), latin)];
-        let found = Self::with(path, form(None, None), target).or_else(|error| {
-            let mut found = others.into_iter().filter_map(|form| Self::with(path, form, target).ok());
+        let found = Self::with(path, form(None, None), target, progress).or_else(|error| {
+            let mut found =
+                others.into_iter().filter_map(|form| Self::with(path, form, target, progress).ok());
             found.next().ok_or(error)
         });
         Ok(found?)
     }
 
-    fn with(path: &Path, form: TextForm, target: Option<&str>) -> Result<Self, DataFileError> {
+    fn with(
+        path: &Path,
+        form: TextForm,
+        target: Option<&str>,
+        progress: &ReadingProgress,
+    ) -> Result<Self, DataFileError> {
         let size = std::fs::metadata(path).map_or(0, |about| about.len());
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let reading = Reading::new(name, size);
+        let reading = Reading::new(progress, name, size);
         let mut source = Source::open(path, form, target, &reading)?;
         let header = source.header().to_vec();
         let wanted = vec![Wanted::Any; header.len()];

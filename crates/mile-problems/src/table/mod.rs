@@ -56,7 +56,7 @@ use crate::ranks::{agree, lost};
 use crate::section::Section;
 
 pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
-    Ok(Arc::new(Tables::new(Here::all(spec::read(section, setting)?, setting.agents))))
+    Ok(Arc::new(Tables::new(Here::all(spec::read(section, setting)?, setting))))
 }
 
 /// What all ranks know about their agents' files.

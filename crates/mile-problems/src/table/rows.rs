@@ -72,7 +72,7 @@ impl Rows {
         let by = here.spec.columns.by.as_deref();
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let reading = Reading::new(name, paths.iter().map(|(_, path)| size(path)).sum());
+        let reading = Reading::new(&here.progress, name, paths.iter().map(|(_, path)| size(path)).sum());
         let one = |(k, (_, path)): (usize, &(_, PathBuf))| File::read(path, here, by, keep(k), &reading);
         let read: Vec<_> = paths.par_iter().enumerate().map(one).collect();
         let files: Vec<File> = read.into_iter().collect::<Result<_, _>>()?;

@@ -15,6 +15,7 @@ use crate::error::LabError;
 /// Statistics of the data of some agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Statistics {
     /// The agents, in increasing order.
     pub agents: Vec<usize>,
@@ -36,6 +37,7 @@ pub struct Statistics {
 /// Statistics of a numeric feature over training rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ColumnStatistics {
     /// Its name.
     pub name: String,

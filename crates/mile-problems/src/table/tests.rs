@@ -9,6 +9,7 @@ mod written;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use mile::problems::Shard;
 
@@ -18,6 +19,7 @@ use super::rows::Outlines;
 use super::spec;
 use super::statistics::Statistics;
 use crate::Setting;
+use crate::reading::ReadingProgress;
 use crate::section::Section;
 
 /// Files in a separate folder.
@@ -46,9 +48,10 @@ impl Folder {
             table.entry(key).or_insert(value.into());
         }
         let section = Section::new("problem", &table);
-        let found = spec::read(&section, Setting { agents, folder: self.path() });
+        let setting = Setting { agents, folder: self.path(), progress: &ReadingProgress::default() };
+        let found = spec::read(&section, setting);
         found
-            .and_then(|spec| section.finish().map(|_| Here::all(spec, agents)))
+            .and_then(|spec| section.finish().map(|_| Here::all(spec, setting)))
             .map_err(|error| error.to_string())
     }
 
@@ -285,7 +288,7 @@ fn statistics_that_are_exchanged_give_the_bits_of_all_data_in_one_place() {
     let named = Some(["0", "1", "2"].map(str::to_owned).to_vec());
     let mut spec = (*here.spec).clone();
     spec.columns.classes = named;
-    let alone = Here::all(spec, 3).only(vec![1]);
+    let alone = Here { spec: Arc::new(spec), ..here.only(vec![1]) };
     let alone = encode::load::<f64>(&alone, &Outlines::default(), 0).err().unwrap().to_string();
     assert!(alone.contains("problem.statistics"), "{alone}");
     Statistics::merge(vec![own(2), own(0)]).unwrap().write(&folder.path().join("statistics.json")).unwrap();

@@ -14,6 +14,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::super::look::TableLook;
 use super::Folder;
+use crate::reading::ReadingProgress;
 
 /// 300 rows with a column of each kind.
 fn batch() -> RecordBatch {
@@ -117,7 +118,8 @@ fn broken_files_are_refused_by_name() {
 #[test]
 fn a_look_at_a_file_sees_the_columns_of_the_same_text() {
     let folder = Folder::with(&[("all.csv", &text())]);
-    let look = |name: &str| TableLook::at(&folder.path().join(name), None).unwrap();
+    let look =
+        |name: &str| TableLook::at(&folder.path().join(name), None, &ReadingProgress::default()).unwrap();
     let expected = look("all.csv");
     for name in written(&folder) {
         let found = look(name);

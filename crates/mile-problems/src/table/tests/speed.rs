@@ -12,6 +12,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::super::look::TableLook;
 use super::Folder;
+use crate::reading::ReadingProgress;
 
 const ROWS: u64 = 1_000_000;
 
@@ -68,7 +69,10 @@ fn speed_of_reading() {
             timed(&format!("{keys:?}"), &|| assert_eq!(folder.load(8, &keys).unwrap().columns, 20));
         }
         timed(&format!("a look at {file}"), &|| {
-            assert_eq!(TableLook::at(&folder.path().join(file), None).unwrap().rows, ROWS);
+            assert_eq!(
+                TableLook::at(&folder.path().join(file), None, &ReadingProgress::default()).unwrap().rows,
+                ROWS
+            );
         });
     }
 }
