@@ -133,11 +133,11 @@ def test_functions_see_only_the_vectors_of_the_problem() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((np.sign, "h"), "vector: expected one of x, g, got h"),
-        ((3, "x"), "apply: expected a function"),
-        ((lambda g: g[0], "g"), r"apply: expected an array of shape \[6, \d\], got shape \[\d\]"),
-        ((lambda g: (g, g), "g"), "apply: expected at most 1 arrays"),
-        ((lambda x, y: None, "x", "x"), "vector 0 is applied to twice"),
+        ((np.sign, "h"), "vector: .*got h"),
+        ((3, "x"), "apply: "),
+        ((lambda g: g[0], "g"), r"apply: .*\[6, \d\].*\[\d\]"),
+        ((lambda g: (g, g), "g"), "apply: .*1.*2"),
+        ((lambda x, y: None, "x", "x"), "vector 0"),
         ((lambda g: 1 / 0, "g"), "division by zero"),
     ],
 )

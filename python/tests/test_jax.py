@@ -142,14 +142,14 @@ def test_evaluations_are_short_and_can_be_of_everything() -> None:
     [
         (lambda: mile.jax.Problem(least_squares, {"w": jnp.zeros(3, int)}, shards()), "parameters: .*got int32"),
         (lambda: mile.jax.Problem(least_squares, {}, shards()), "parameters: .*got none"),
-        (lambda: linear(data=[(np.zeros((3, 3)), np.zeros(2))] * 2), "data, agent 0: .*same number of rows"),
-        (lambda: linear(data=["text", "text"]), "data, agent 0: expected arrays"),
-        (lambda: linear(data=[]), "data: expected the data of each agent"),
-        (lambda: linear(batch=0), "batch: expected a positive integer"),
-        (lambda: linear(batch=[3, 3]), "batch: expected one for each of 4 agents, got 2"),
-        (lambda: linear(weights=[1, 2, 0, 1]), "weights: expected"),
-        (lambda: linear(metrics={"size": lambda p, t: 0.0}), "test: expected test data"),
-        (lambda: run(mile.jax.Problem(lambda p, b: p["w"], {"w": jnp.zeros(3)}, shards())), r"loss: expected a scalar.*got shape \(3,\)"),
+        (lambda: linear(data=[(np.zeros((3, 3)), np.zeros(2))] * 2), "data, agent 0: "),
+        (lambda: linear(data=["text", "text"]), "data, agent 0: "),
+        (lambda: linear(data=[]), "data: "),
+        (lambda: linear(batch=0), "batch: .*got 0"),
+        (lambda: linear(batch=[3, 3]), "batch: .*4.*got 2"),
+        (lambda: linear(weights=[1, 2, 0, 1]), "weights: "),
+        (lambda: linear(metrics={"size": lambda p, t: 0.0}), "test: "),
+        (lambda: run(mile.jax.Problem(lambda p, b: p["w"], {"w": jnp.zeros(3)}, shards())), r"loss: .*got shape \(3,\)"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(made: Any, error: str) -> None:

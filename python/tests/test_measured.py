@@ -160,7 +160,7 @@ def test_metrics_of_ones_own_see_the_model_and_the_test_data() -> None:
         return math.exp(sum(losses) / 10)
 
     torch.manual_seed(0)
-    with pytest.warns(UserWarning, match="give your own as metrics"):
+    with pytest.warns(UserWarning, match="metrics"):
         found = mile.torch.Problem(Tied(), next_byte, sequences(), test=sequences()[0], metrics={"perplexity": perplexity}, batch=4, eval_batch=4)
     done = run(found, mile.method("local-dsgd", lr=0.5, local_steps=2), rounds=3)
     for row in done.rows:

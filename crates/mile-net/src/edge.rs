@@ -11,6 +11,7 @@ pub struct Decisions(Vec<RoundRange>);
 
 /// Rounds `from..=to`, all used or all skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RoundRange {
     /// First round.
     pub from: u64,
@@ -117,9 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn decisions_for_far_rounds_are_limited_and_take_no_longer_the_more_there_are() {
+    fn decisions_for_far_rounds_are_limited() {
         let mut decisions = Decisions::default();
-        let begun = std::time::Instant::now();
         let taken = (0..200_000u64)
             .filter(|round| {
                 let one = RoundRange { from: *round, to: *round, used: round.is_multiple_of(2) };
@@ -127,7 +127,7 @@ mod tests {
             })
             .count();
         assert_eq!(taken, MOST_RANGES);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!(decisions.ranges().len(), MOST_RANGES);
         decisions.forget(9_000);
         let next = RoundRange { from: 10_000, to: 10_000, used: true };
         decisions.add(next).expect("there is room again");

@@ -56,8 +56,6 @@ fn an_agent_that_diverges_keeps_its_last_good_checkpoint_tells_its_neighbours_an
     let ended =
         wait_for(|| (0..4).find(|k| agents[*k].child.try_wait().unwrap().is_some()), "an agent to diverge");
     assert_eq!(agents[ended].end(), Some(3), "{}", agents[ended].log());
-    let log = agents[ended].log();
-    assert!(log.contains("diverged in round") && !log.contains("all jobs are done"), "{log}");
     let said =
         std::fs::read(folder.path(&format!("out/agents/{ended}/final/mile-seed0.diverged.json"))).unwrap();
     let said: serde_json::Value = serde_json::from_slice(&said).unwrap();

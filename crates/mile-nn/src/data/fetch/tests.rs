@@ -292,7 +292,7 @@ fn archives_are_unpacked() {
     let whole = archive(&[b"one", b"two", b"three", b"four"]);
     let (less, _) = serve(vec![("all.tar.gz".into(), archive(&[b"one", b"two"]))], Manner::Good);
     let (attempts, missing) = unavailable(fetch(&entry, std::slice::from_ref(&less), &root, &mut |_| ()));
-    assert!(attempts[0].contains("t10k-images-idx3-ubyte is not in the archive"), "{attempts:?}");
+    assert!(attempts[0].contains("t10k-images-idx3-ubyte"), "{attempts:?}");
     assert_eq!(missing, FILES[2..]);
     let (all, _) = serve(vec![("all.tar.gz".into(), whole.clone())], Manner::Good);
     let directory = fetch(&entry, &[less, all], &root, &mut |_| ()).unwrap();
