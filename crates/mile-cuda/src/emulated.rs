@@ -21,6 +21,7 @@ type Launch = unsafe extern "C" fn(*const *const u64, *const u32, i32) -> i32;
 
 /// The order in which the threads of a block take turns. Results do not depend on it, unless a barrier is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// The first thread runs first.
     Forwards,

@@ -30,6 +30,7 @@ pub struct ProblemEstimate {
 
 /// Advice on a plan.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PlanAdvice {
     /// The estimate of L, if it was needed.
     pub estimate: Option<Smoothness>,

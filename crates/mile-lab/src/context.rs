@@ -13,6 +13,7 @@ const FILE: &str = "context.json";
 
 /// The contents of `context.json` in a run directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Context {
     /// Version of this library.
     pub version: String,
@@ -35,6 +36,7 @@ pub struct Context {
 
 /// The machine on which a run was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Machine {
     /// Operating system and architecture.
     pub system: String,
@@ -48,6 +50,7 @@ pub struct Machine {
 
 /// The label distribution of one seed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SeedLabels {
     /// The seed.
     pub seed: u64,

@@ -22,6 +22,7 @@ const FAR: f64 = 0.1;
 /// Where the loss was going at the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Trend {
     /// It was still falling.
     Falling,
@@ -33,6 +34,7 @@ pub enum Trend {
 
 /// What the records of a job show of its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Ending {
     /// Whether the experiment's `stop` was reached; none if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -119,6 +119,7 @@ pub trait Scalar: Real {
 
 /// A problem in one of the two precisions, kept as long as a job uses it.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum WeakProblem {
     /// In single precision.
     F32(Weak<dyn Problem<f32>>),

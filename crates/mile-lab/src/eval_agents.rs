@@ -18,6 +18,7 @@ const STREAM: u64 = 7;
 /// `worst_loss`, `worst_accuracy` and so on are those of the worst of *these* agents; the worst of all may be worse. Both are exact if all
 /// agents are measured. Every other quantity of a record, such as the consensus error, is always of all agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EvaluatedAgents {
     /// All agents.
     All,

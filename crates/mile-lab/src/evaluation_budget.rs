@@ -28,6 +28,7 @@ const GRADIENT: [f64; 2] = [1.0, 5.0];
 
 /// What the evaluations of a run take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct EvaluationBudget {
     /// Agents whose own models are measured.
     pub agents: usize,

@@ -21,6 +21,7 @@ use crate::store::write_file;
 
 /// What was gathered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct GatheredParts {
     /// The agents whose final state of a job is in its file, in the order of rows, by the name of the file.
     pub states: BTreeMap<String, Vec<usize>>,

@@ -69,6 +69,7 @@ pub struct Plan {
 
 /// The method of one algorithm of a plan.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PlannedMethod {
     /// Its parameters, with all weights resolved to numbers.
     pub parameters: Parameters,

@@ -7,6 +7,7 @@ use crate::recorded_metrics::{self, Models};
 
 /// A quantity of a record, for the vertical axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Quantity {
     /// f at the average of the agents' models, which no agent holds.
     Loss,

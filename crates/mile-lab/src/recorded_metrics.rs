@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The models that a metric is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Models {
     /// The average of all agents' models, which no agent holds.
     Average,

@@ -16,6 +16,7 @@ use crate::record::Record;
 /// How a job, that is one algorithm with one seed, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum JobStatus {
     /// The experiment's `stop` was reached; without one, gradient and disagreement have vanished next to what they were.
     Converged,

@@ -13,6 +13,7 @@ pub const FAREWELL: &str = "farewell.safetensors";
 
 /// How far an agent was when it left, and what it knew of its neighbours then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Farewell {
     /// Its last checkpoint.
     pub mark: Mark,

@@ -34,6 +34,7 @@ pub struct Message<T> {
 
 /// A message and the neighbours that may still ask for it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct KeptMessage<T> {
     /// The message.
     pub message: Arc<Message<T>>,

@@ -41,6 +41,7 @@ pub enum Awaited {
 
 /// Bytes of frames in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Elements of vectors.
     pub payload: u64,
@@ -109,6 +110,7 @@ pub struct Neighbour {
 
 /// How many connections were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RefusedConnections {
     /// Connections from keys that are not listed.
     pub strangers: u64,
@@ -122,6 +124,7 @@ pub struct RefusedConnections {
 
 /// The status of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Status {
     /// Its id.
     pub agent: usize,
@@ -166,6 +169,7 @@ pub struct Status {
 
 /// Seconds since the start of an agent, by what it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Spent {
     /// Local steps and evaluations.
     pub computing_s: f64,

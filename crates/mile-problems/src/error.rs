@@ -7,6 +7,7 @@ use mile::engine::HostError;
 /// An invalid value of a key of an experiment file, or of a command-line option.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}{key}: {problem}", file.as_ref().map(|f| format!("{f}: ")).unwrap_or_default())]
+#[non_exhaustive]
 pub struct ConfigError {
     /// The experiment file, if there is one.
     pub file: Option<String>,
@@ -18,6 +19,7 @@ pub struct ConfigError {
 
 /// A place in a data file, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum FilePlace {
     /// A line of a text.
     Line(u64),

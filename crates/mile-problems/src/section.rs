@@ -20,6 +20,7 @@ thread_local! {
 
 /// A key that a reader asked for.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Asked {
     /// Path of the section.
     pub section: String,

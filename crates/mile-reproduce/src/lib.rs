@@ -33,6 +33,7 @@ use toml::Table;
 
 /// The size of the experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scale {
     /// At most ten minutes on two cores for each item: fewer rounds, one seed.
     Quick,
@@ -72,6 +73,7 @@ pub struct Request<'a> {
 
 /// The result of a reproduction.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Finding {
     /// What was found, as text: the contents of `finding.txt`.
     pub text: String,

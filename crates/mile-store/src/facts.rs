@@ -14,6 +14,7 @@ pub type Facts = BTreeMap<String, Fact>;
 /// One thing that a result depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
+#[non_exhaustive]
 pub struct Fact {
     /// Its value as text; different values have different texts.
     pub value: String,

@@ -22,6 +22,7 @@ const VARIANCE: f64 = 1e-4;
 
 /// One inequality on one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Case {
     /// The starting point.
     pub start: &'static str,

@@ -35,6 +35,7 @@ use blocks::Multiples;
 
 /// How messages are compressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Compression {
     /// Sixteen bits per element, of which eight are the exponent.
     Bf16,

@@ -69,6 +69,7 @@ impl Epoch {
 
 /// An edge between two agents over the epochs of a run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Edge {
     /// Its weight in the first epoch that has it.
     pub weight: f64,

@@ -1,5 +1,6 @@
 //! How the workspace fits together: modules without cycles, crates that can be published, dependencies in one direction.
 
+mod enums;
 mod modules;
 mod tokens;
 mod unsafe_code;

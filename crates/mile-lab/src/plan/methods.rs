@@ -20,6 +20,7 @@ use crate::spec::{AlgorithmSpec, Spec};
 
 /// What a plan has chosen for an algorithm, in place of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choices {
     /// The step size.
     pub step_size: bool,

@@ -13,6 +13,7 @@ use crate::spec::Spec;
 
 /// Properties of an experiment's problems; except for the class counts, they are the same for all seeds.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ProblemSize {
     /// Dimension of the problem.
     pub dim: usize,

@@ -8,6 +8,7 @@ const MOST: f64 = 3e7;
 
 /// What a job that is run to its last round costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tally {
     /// Bytes that all agents together send.
     pub bytes: u64,

@@ -14,6 +14,7 @@ use crate::spec::{Spec, parse_table};
 use crate::store::{Outcome, read_outcomes, read_records};
 
 /// The contents of a run directory.
+#[non_exhaustive]
 pub struct RunFolder {
     /// Its path.
     pub path: PathBuf,

@@ -20,6 +20,7 @@ const MOST_STEPS: f64 = 1e6;
 
 /// One algorithm of an experiment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AlgorithmSpec {
     /// The method.
     pub entry: Entry,

@@ -23,6 +23,7 @@ const MOST_TURNS: f64 = 80.0;
 
 /// A network as an experiment file describes it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NetworkSpec {
     /// Number of agents.
     pub agents: usize,

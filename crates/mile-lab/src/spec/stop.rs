@@ -8,6 +8,7 @@ use crate::section::Section;
 
 /// When a run has converged: all tolerances that are given hold after a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StopRule {
     /// Largest norm of the gradient of f at the average model.
     pub grad_norm: Option<f64>,

@@ -17,6 +17,7 @@ const EDGES: &str = "lines such as [0, 1, 0.02, 1e6] with two agents, seconds an
 
 /// How long a run would take on other computers and lines.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TimeSpec {
     /// Seconds of a local step, once or for each agent.
     pub step: Vec<Law>,

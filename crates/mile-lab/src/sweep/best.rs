@@ -12,6 +12,7 @@ use crate::table::{TextTable, number};
 
 /// A trial: one algorithm with one combination of values, with all seeds and folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Trial {
     /// Label of the algorithm.
     pub label: String,
@@ -80,6 +81,7 @@ impl Trial {
 
 /// The result of a sweep for one algorithm.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Best<'a> {
     /// Label of the algorithm.
     pub label: &'a str,

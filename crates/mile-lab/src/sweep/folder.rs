@@ -17,6 +17,7 @@ use crate::store::{Outcome, read_outcomes, read_records, write_file};
 /// A sweep's folder: `sweep.toml`, `points/NAME/` (a run directory each), `sweep.json`, `table.txt`,
 /// `table.tex`, `trials.txt`, `figures/`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SweepFolder {
     /// Its path.
     pub path: PathBuf,

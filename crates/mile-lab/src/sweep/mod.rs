@@ -47,6 +47,7 @@ impl SweepMode {
 
 /// The contents of a section `[sweep]`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Sweep {
     /// How values are combined.
     pub mode: SweepMode,

@@ -100,6 +100,7 @@ pub struct State<T> {
 }
 
 /// An agent at the end of a round.
+#[non_exhaustive]
 pub struct RoundEnd<'a, T> {
     /// Which of the run's jobs.
     pub job: usize,
@@ -131,6 +132,7 @@ impl<T: Clone> RoundEnd<'_, T> {
 }
 
 /// Where an agent starts a job.
+#[non_exhaustive]
 pub enum StartFrom<T> {
     /// From a starting point, after these exchanges and rounds of earlier jobs.
     Point(Vec<T>, Mark),

@@ -97,6 +97,7 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// How an agent left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Departure {
     /// Neighbours that have not confirmed that the last message is part of a checkpoint. If one of them has to restart from
     /// an earlier one, this agent must be started again, too: its own checkpoint has the messages that are needed.

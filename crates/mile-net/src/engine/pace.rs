@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 /// What decides about the next checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pace {
     /// Rounds: one after every [`Limits::checkpoint_every`](crate::protocol::Limits).
     #[default]

@@ -14,6 +14,7 @@ use crate::frame::HEAD;
 
 /// The transport between neighbours. Both ends of an edge need the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Transport {
     /// QUIC, over UDP.
     #[default]

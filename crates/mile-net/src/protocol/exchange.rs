@@ -159,6 +159,7 @@ fn numbers<T: Real>(head: &[T]) -> Vec<f64> {
 
 /// An exchange that is over.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Finished<T> {
     /// `sum_j w_ij (v_j - v_i)` for each vector.
     pub sums: Vec<Vec<T>>,

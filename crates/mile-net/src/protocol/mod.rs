@@ -54,6 +54,7 @@ pub type Millis = u64;
 
 /// What to do about a neighbour that is away, that is, without a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissingPolicy {
     /// Wait for it.
     Wait,

@@ -8,6 +8,7 @@ use crate::status::{Awaited, Traffic};
 
 /// What a session knows about a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NeighbourStatus {
     /// Its id.
     pub id: usize,

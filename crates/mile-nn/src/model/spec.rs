@@ -97,6 +97,7 @@ pub enum Preset {
 /// A neural network as given in an experiment file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum ModelSpec {
     /// By name.
     Preset(Preset),

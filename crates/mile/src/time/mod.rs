@@ -53,6 +53,7 @@ pub struct Line {
 
 /// A message's way over an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Transit {
     /// Seconds from the last byte sent to the last byte received.
     pub latency: f64,
