@@ -106,7 +106,7 @@ enum Command {
     /// New data are prepared like those of the training, with its scales, categories and classes. Tables need no target; a row that lacks a
     /// value gets an empty prediction. Neural networks take arrays (.npy, .npz, .safetensors), and images also as .png files.
     Predict(predict::PredictArguments),
-    /// Measure a trained model on data that were held out
+    /// Evaluate a trained model on held-out data
     Evaluate(predict::EvaluateArguments),
     /// Export a trained model, ready for a hub: safetensors under PyTorch's names, what the inputs mean, and a model card
     Export(export::ExportArguments),

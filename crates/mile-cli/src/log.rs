@@ -19,19 +19,19 @@ sys.exit(main(sys.argv[1:]))
 /// Logs the records of a run.
 #[derive(Args)]
 pub(crate) struct LogArguments {
-    /// Run directory, of a run that has ended or goes on
+    /// Run directory; the run may still be going on
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Where to
+    /// Logger to send the records to
     #[arg(long, value_enum)]
     to: Destination,
-    /// Project, or experiment, there
+    /// Project (Weights & Biases) or experiment (MLflow) to log to
     #[arg(long, value_name = "NAME", default_value = "mile")]
     project: String,
-    /// Send nothing: write wandb/ or mlflow.db in the run directory
+    /// Work offline: write wandb/ or mlflow.db in the run directory
     #[arg(long)]
     offline: bool,
-    /// Go on until all jobs of the run have ended
+    /// Keep sending records until all jobs of the run have ended
     #[arg(long)]
     follow: bool,
 }

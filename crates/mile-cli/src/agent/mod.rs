@@ -35,8 +35,7 @@ pub(crate) struct AgentArguments {
     /// Configuration of the agent: an experiment file with a section [agent], as mile swarm --emit writes it
     #[arg(value_name = "AGENT.toml")]
     file: PathBuf,
-    /// Begin with this job, counted from 0, instead of the first or that of the checkpoint: after an earlier one has diverged. All
-    /// agents need the same
+    /// First job to run, counted from 0, where an earlier one has diverged; give all agents the same
     #[arg(long, value_name = "JOB", default_value = "0")]
     from_job: usize,
     /// Exit when standard input is closed, that is, when the parent process ends

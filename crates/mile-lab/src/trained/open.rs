@@ -55,8 +55,8 @@ pub(super) fn open(path: &Path, choice: &ModelChoice) -> Result<TrainedModel, La
                 "expected a run directory or a folder that mile export wrote, got neither (no model.json)"
             }
             true => {
-                "has no model.json: models of this kind of problem predict nothing, or an earlier version ran it; \
-                 mile run --out DIR --resume adds it"
+                "has no model.json: models of this kind of problem predict nothing, or the file was removed; \
+                 mile run --out DIR --resume writes it"
             }
         }));
     }
