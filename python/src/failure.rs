@@ -63,7 +63,8 @@ impl Raised {
         self.call(work).map_err(AgentsError::Engine)
     }
 
-    /// Hands a function over, to be taken by the host of the vectors it is applied to.
+    /// Hands a function over, to be taken at once by the host of the vectors it is applied to: jobs whose vectors are in Python take
+    /// turns on one thread.
     pub(crate) fn hand_over(&self, function: &Py<PyAny>) {
         let function = Python::attach(|py| function.clone_ref(py));
         *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(function);
