@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import io
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -153,6 +155,33 @@ class Run:
         """The PyTorch `state_dict` of the average of all agents, buffers included."""
         path = self._state_path(label, seed)
         return self._torch().state_dict(self.x(label, seed), path)
+
+    def predict(self, data: pd.DataFrame | str | Path, label: str | None = None, seed: int | None = None, agent: int | None = None) -> pd.DataFrame:
+        """The predictions of a model for new data, a row for each of theirs, as `mile predict` makes them: a frame or a file with the columns that the model uses, or files as in
+        training. The model is the average of all agents' or, with `agent`, that of one.
+
+        >>> import mile, pandas as pd
+        >>> frame = pd.DataFrame({"clinic": [0, 0, 0, 1, 1, 1], "dose": [0.0, 1.0, 2.0, 1.0, 2.0, 4.0], "cost": [1.0, 3.0, 5.0, 3.0, 5.0, 9.0]})
+        >>> table = mile.Table(frame, target="cost", by="clinic", intercept=True)
+        >>> run = mile.run(problem=table, network={"agents": 2, "topology": "path"}, algorithms=[mile.method("led", step_size="auto")], rounds=2000, out=tmp / "costs")
+        >>> run.predict(pd.DataFrame({"dose": [3.0, 10.0]}))["prediction"].round(6).tolist()
+        [7.0, 21.0]
+        """
+        import pandas as pd
+
+        name, number = self._job(label, seed)
+        with tempfile.TemporaryDirectory() as folder:
+            if isinstance(data, pd.DataFrame):
+                path = Path(folder) / "new.csv"
+                data.to_csv(path, index=False)
+            else:
+                path = Path(data)
+            try:
+                found = _mile.predict(self.folder, path, name, number, agent)
+            except _mile.ExperimentError as error:
+                # The options of the command have the names of the arguments.
+                raise _mile.ExperimentError(str(error).removeprefix("--")) from None
+        return pd.read_csv(io.StringIO(found))
 
     def _torch(self) -> HasModels:
         if not hasattr(self._problem, "state_dicts") or not hasattr(self._problem, "state_dict"):

@@ -12,9 +12,11 @@ use mile_lab::LabError;
 use mile_lab::advice::{estimate, inquiry};
 use mile_lab::plan::{Plan, first_round_costs};
 use mile_lab::plot::graph_svg;
+use mile_lab::predictions::NewData;
 use mile_lab::report::{RunFolder, write_report};
 use mile_lab::spec::{NetworkSpec, Spec, apply, parse_table};
 use mile_lab::sweep::SweepFolder;
+use mile_lab::trained::{ModelChoice, TrainedModel};
 use mile_lab::{keys, report};
 use mile_theory::report::{Inquiry, TheoryReport};
 use mile_theory::weights::WeightChoice;
@@ -240,6 +242,23 @@ pub(crate) fn pictures(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<(String,
 #[pyfunction]
 pub(crate) fn sweep_summary(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     quick(py, || Ok(SweepFolder::read(&folder)?.summary()))
+}
+
+/// The predictions of a model of a run for new data, as CSV: that of an algorithm with a seed, the average or an agent's own.
+#[pyfunction]
+pub(crate) fn predict(
+    py: Python<'_>,
+    folder: PathBuf,
+    data: PathBuf,
+    algorithm: String,
+    seed: u64,
+    agent: Option<usize>,
+) -> PyResult<String> {
+    let choice = ModelChoice { algorithm: Some(algorithm), seed: Some(seed), agent };
+    quick(py, || {
+        let model = TrainedModel::open(&folder, &choice)?;
+        Ok(model.predict(NewData { data: &data, targets: None })?.to_csv())
+    })
 }
 
 /// The samples of an agent's mini-batch, as indices below `all`: a function of the seed, the agent and the draw.

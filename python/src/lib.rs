@@ -54,6 +54,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inquire::write_page, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::pictures, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::sweep_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(inquire::predict, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::samples, module)?)?;
     module.add_function(wrap_pyfunction!(optimiser::take_steps, module)?)?;
     module.add_function(wrap_pyfunction!(optimiser::clip_rows, module)?)?;
