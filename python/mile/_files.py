@@ -59,6 +59,14 @@ def read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
+def round_of_state(path: Path) -> int:
+    """The round of a saved state."""
+    with path.open("rb") as file:
+        head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    round: int = json.loads(head["__metadata__"]["mile"])["state"]["header"]["round"]
+    return round
+
+
 def free_folder(name: str, resume: bool) -> Path:
     """The first unused folder of runs/NAME, runs/NAME-2, ..., or the last used one when resuming."""
     def folder(k: int) -> Path:

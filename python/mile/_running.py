@@ -20,7 +20,7 @@ from .loggers import Logger
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Problem = Objectives | Built | Mapping[str, Any]
+Problem = Objectives | Built | Mapping[str, object]
 
 
 class Arguments(TypedDict, total=False):
@@ -36,10 +36,10 @@ class Arguments(TypedDict, total=False):
     eval_agents: int | str
     agent_metrics: bool
     precision: Precision
-    start: Mapping[str, Any] | str
+    start: Mapping[str, object] | str
     stop: Stop
-    event: Sequence[Mapping[str, Any]]
-    time: Mapping[str, Any]
+    event: Sequence[Mapping[str, object]]
+    time: Mapping[str, object]
     name: str
     device: str
     set: Sequence[str]
@@ -55,7 +55,7 @@ class Changes(Arguments, total=False):
 
 
 def run(
-    experiment: PathLike | Mapping[str, Any] | None = None,
+    experiment: PathLike | Mapping[str, object] | None = None,
     *,
     out: PathLike | None = None,
     resume: Resume = False,
@@ -160,8 +160,8 @@ def _execute(request: Request, folder: Path, resume: bool, wishes: tuple[bool, b
 
 
 def sweep(
-    experiment: PathLike | Mapping[str, Any] | None = None,
-    values: Mapping[str, Sequence[Any]] | None = None,
+    experiment: PathLike | Mapping[str, object] | None = None,
+    values: Mapping[str, Sequence[object]] | None = None,
     *,
     mode: str | None = None,
     criterion: str | None = None,
@@ -202,7 +202,7 @@ def sweep(
     return found
 
 
-def check(experiment: PathLike | Mapping[str, Any] | None = None, **arguments: Unpack[Arguments]) -> str:
+def check(experiment: PathLike | Mapping[str, object] | None = None, **arguments: Unpack[Arguments]) -> str:
     """Checks an experiment without running it, and returns the resolved file with all defaults.
 
     >>> import mile

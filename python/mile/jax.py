@@ -24,7 +24,7 @@ from ._defaults import complete
 from ._facts import shown
 from ._methods import Algorithm, Algorithms
 from ._problems import own_names
-from ._samples import described, evaluated, number
+from ._samples import Counts, evaluated, number
 
 Tree: TypeAlias = Any
 """A pytree of arrays: the arrays themselves, or lists, tuples and dictionaries of them."""
@@ -85,7 +85,8 @@ class Problem:
         self._sizes = divided.sizes(batch, self.agents)
         self.agent_weights = divided.weights(weights, self.agents, self._all_rows)
         self._test = None if test is None else _arrays(test, "test")
-        self.name, self.version, self.eval_batch, self.eval_rows = name, version, eval_batch, eval_rows
+        self.name, self.version, self.eval_batch = name, version, eval_batch
+        self.eval_rows = eval_rows if eval_rows in (None, "all") else int(eval_rows)
         self._take_metrics(metrics)
         self._compile(loss)
         self.stochastic = any(size is not None for size in self._sizes) or self._takes_key
@@ -135,23 +136,24 @@ class Problem:
 
     def _count_rows(self) -> None:
         """How many samples gradients and evaluations read."""
-        first, test = self._all_rows[0], 0 if self._test is None else _rows(self._test, "test")
-        self._rows = (first, test)
-        self._evaluated = (min(self.eval_rows, first) if isinstance(self.eval_rows, int) else first, test)
-        run = min(first, self._sizes[0] or first)
-        self.row_counts = (first, run, self._evaluated[0] * self.agents, test)
+        rows, test = tuple(self._all_rows), 0 if self._test is None else _rows(self._test, "test")
+        run = sum(min(size or count, count) for size, count in zip(self._sizes, rows, strict=True))
+        most = self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
+        self._measure_on(Counts(rows, test, -(-run // self.agents), min(most, max(rows)), test))
         self.evaluated_on: str | None = None
+
+    def _measure_on(self, counts: Counts) -> None:
+        self._counts, self.row_counts = counts, counts.for_library
 
     # The protocol of objectives
 
     def evaluating(self, per_agent: int, test: int) -> Problem:
         """The same problem, measured on this many samples of each agent. Called by the library."""
         found = copy.copy(self)
-        found._evaluated = (min(per_agent, self._rows[0]), min(test, self._rows[1]))
-        found.row_counts = (*self.row_counts[:2], found._evaluated[0] * self.agents, found._evaluated[1])
-        if found._evaluated[1] < self._rows[1]:
-            found._test = _chosen(self._test, np.array(evaluated(self._rows[1], test, 0)))
-        found.evaluated_on = described(found._evaluated, self._rows) if found._evaluated != self._rows else None
+        found._measure_on(self._counts.limited(per_agent, test))
+        if found._counts.tested < found._counts.test:
+            found._test = _chosen(self._test, np.array(evaluated(found._counts.test, test, 0)))
+        found.evaluated_on = found._counts.described
         return found
 
     def complete_algorithms(self, algorithms: Algorithms, changed: set[str]) -> tuple[list[Algorithm], list[str]]:
@@ -164,7 +166,7 @@ class Problem:
 
     def loss(self, agent: int, x: NDArray[Any]) -> float:
         """f_agent(x) on data of the agent."""
-        return self._mean(x, self._data[agent], evaluated(self._all_rows[agent], self._evaluated[0], agent))
+        return self._mean(x, self._data[agent], evaluated(self._all_rows[agent], self._counts.of(agent), agent))
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient."""
@@ -184,7 +186,7 @@ class Problem:
 
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The loss on the test data, then the user's own metrics."""
-        found = [] if self._test is None else [self._mean(x, self._test, range(self._evaluated[1]))]
+        found = [] if self._test is None else [self._mean(x, self._test, range(self._counts.tested))]
         tree = self.unravel(x) if self._own else None
         return found + [float(function(tree, self._test)) for function in self._own.values()]
 

@@ -327,12 +327,16 @@ impl<T: Real + Element> Engine<T> for HostEngine<'_, T> {
         Some(&mut self.drift)
     }
 
-    fn saved(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
-        self.call(|host| host.call_method1("saved", (state,)).map(drop))
+    fn saving(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        self.call(|host| host.call_method1("saving", (state, round)).map(drop))
     }
 
-    fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
-        self.call(|host| host.call_method1("restored", (state,)).map(drop))
+    fn saved(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        self.call(|host| host.call_method1("saved", (state, round)).map(drop))
+    }
+
+    fn restored(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        self.call(|host| host.call_method1("restored", (state, round)).map(drop))
     }
 
     fn batch_loss(&mut self, together: Together<'_>) -> Result<Option<f64>, AgentsError> {

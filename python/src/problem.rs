@@ -1,12 +1,15 @@
 //! Objectives in Python: any object with `loss(agent, x)` and `grad(agent, x, rng)`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mile::agents::Failure;
 use mile::problems::{Draw, HeldOut, Metric, NamedTensors, Problem, Tensor, TensorPart};
 use mile::real::Real;
 use mile_lab::recorded_metrics::{self, Models};
-use numpy::{Element, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -36,8 +39,8 @@ pub(crate) struct Spec {
     parts: Vec<TensorPart>,
     /// What the loss and the gradient of each agent are multiplied by, so that the mean over the agents is the weighted one.
     factors: Option<Vec<f64>>,
-    /// Further names of parts that have several, such as tied weights, each with the name of its part.
-    tied: Vec<(String, String)>,
+    /// Gives all tensors of a model by name, if a model has more than the variable, or names a part of it twice.
+    export: Option<Py<PyAny>>,
 }
 
 /// A value of an attribute, if the object has it and it is not `None`.
@@ -95,7 +98,6 @@ impl Spec {
             attribute(object, "agent_weights")?.map(|weights| factors(&weights, agents)).transpose()?;
         let parts = attribute(object, "parts")?.map_or(Ok(Vec::new()), |parts| parts.extract())?;
         let parts = tensor_parts(parts, dim);
-        let tied = attribute(object, "tied")?.map_or(Ok(Vec::new()), |tied| tied.extract())?;
         Ok(Self {
             agents,
             dim,
@@ -113,7 +115,7 @@ impl Spec {
             own_metrics,
             factors,
             parts,
-            tied,
+            export: attribute(object, "export_model")?.map(Bound::unbind),
         })
     }
 }
@@ -399,14 +401,18 @@ impl<T: Real> NamedTensors<T> for PyProblem {
         self.spec.parts.clone()
     }
 
-    /// Under all names, so that the file can be loaded strictly.
-    fn export(&self, x: &[T]) -> Vec<Tensor> {
-        let mut tensors: Vec<Tensor> = self.spec.parts.iter().map(|part| part.export(x)).collect();
-        for (name, first) in &self.spec.tied {
-            if let Some(tensor) = tensors.iter().find(|tensor| tensor.name == *first).cloned() {
-                tensors.push(Tensor { name: name.clone(), ..tensor });
-            }
-        }
-        tensors
+    fn export_model(&self, agent: Option<usize>, x: &[T]) -> Result<Vec<Tensor>, Failure> {
+        let Some(export) = &self.spec.export else { return Ok(self.export(x)) };
+        self.raised.call(|py| {
+            self.memory.read(py, x, |x| {
+                let named: BTreeMap<String, Bound<'_, PyArrayDyn<f32>>> =
+                    export.bind(py).call1((agent, x))?.extract()?;
+                let tensor = |(name, array): (String, Bound<'_, PyArrayDyn<f32>>)| {
+                    let values = array.try_readonly()?.as_slice()?.to_vec();
+                    Ok(Tensor { name, shape: array.shape().to_vec(), values })
+                };
+                named.into_iter().map(tensor).collect()
+            })
+        })
     }
 }

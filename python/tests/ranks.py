@@ -51,14 +51,19 @@ def runs(out: str, rounds: int, resume: bool) -> None:
     compressed += [mile.method("local-dsgd", label="few", step_size=0.1, local_steps=3, compression={"top_k": 0.3})]
     mile.run(problem=problem, network="star", algorithms=compressed, rounds=rounds, out=out + "-compressed", resume=resume)
 
-    # Agents that count by their rows, with their own batches.
-    mile.run(problem=weighted, network="ring", algorithms=algorithms[:1], rounds=rounds, out=out + "-weighted", resume=resume)
+    # Agents that count by their rows, with their own batches and numbers of local steps.
+    steps = [mile.method("mile", label="steps", step_size=0.1, local_steps=[3, 1, 2, 3, 1, 1, 2, 5], xi="paper")]
+    mile.run(problem=weighted, network="ring", algorithms=algorithms[:1] + steps, rounds=rounds, out=out + "-weighted", resume=resume)
 
     # A model with buffers.
     torch.manual_seed(1)
     norms = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
     problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99))
     mile.run(problem=problem, network="ring", algorithms=algorithms[:1], rounds=rounds, agent_metrics=True, out=out + "-norms", resume=resume)
+
+    # Norms that stay with their agent, parameters and all.
+    problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, test=data(99), local="1")
+    mile.run(problem=problem, network="ring", algorithms=algorithms[:1] + steps, rounds=rounds, agent_metrics=True, out=out + "-personal", resume=resume)
 
     # An optimiser for each agent, and parameters that stay with it.
     problem = mile.torch.Problem(norms, nn.CrossEntropyLoss(), uneven, agents=8, batch=8, optimizer=adamw, clip=1.0, local="3")

@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset
 import mile
 import mile.torch
 from test_torch import Tied, next_byte, sequences
-from test_training import OPTIMIZERS, problem, run, shards, small
+from mile._samples import Counts, evaluated
+from test_training import OPTIMIZERS, Stream, problem, run, shards, small
 
 # What identifies a problem
 
@@ -115,6 +116,56 @@ def test_evaluation_takes_a_fifth_of_the_run_and_says_so(capsys: pytest.CaptureF
     assert last["loss"] == pytest.approx(last["batch_loss"]) and (without.x() == exact.x()).all()
 
 
+def unequal() -> list[Any]:
+    """Agents with few and many rows."""
+    return [one[0] for one in (shards(1, rows) for rows in (5, 400, 60))]
+
+
+@pytest.mark.parametrize("weights", ["agents", "rows"])
+def test_losses_of_agents_with_unequal_data_are_those_of_all_their_rows_or_estimate_them(weights: Any) -> None:
+    def done(eval_rows: Any) -> tuple[mile.Run, float]:
+        found = mile.torch.Problem(small(), nn.MSELoss(), unequal(), batch=4, weights=weights, eval_rows=eval_rows, gradient="loop")
+        made = run(found, mile.method("dsgd", lr=0.01), rounds=4, out=str(eval_rows))
+        model = small()
+        nn.utils.vector_to_parameters(torch.from_numpy(made.average()), model.parameters())
+        most = max(ROWS) if eval_rows == "all" else eval_rows
+        chosen = [list(evaluated(len(b), most, agent)) for agent, (_, b) in enumerate(unequal())]
+        losses = [nn.functional.mse_loss(model(a[rows]), b[rows]).item() for rows, (a, b) in zip(chosen, unequal(), strict=True)]
+        return made, float(np.average(losses, weights=ROWS if weights == "rows" else None))
+
+    exact, of_all = done("all")
+    assert exact.rows[-1]["loss"] == pytest.approx(of_all, rel=1e-6)
+    sampled, of_some = done(50)
+    assert sampled.rows[-1]["loss"] == pytest.approx(of_some, rel=1e-6)
+    assert (sampled.x() == exact.x()).all() and of_some == pytest.approx(of_all, rel=0.25) and of_some != of_all
+
+
+ROWS = (5, 400, 60)
+
+
+def test_what_agents_with_few_rows_lack_is_measured_of_the_others() -> None:
+    counts = Counts(ROWS, 30, 4, 400, 30)
+    assert (counts.measured, counts.described) == (465, None)
+    for per_agent, of_each in ((20, (5, 28, 28)), (100, (5, 235, 60)), (1, (1, 1, 1)), (155, (5, 400, 60))):
+        found = counts.limited(per_agent, 10)
+        assert tuple(found.of(agent) for agent in range(3)) == of_each
+        assert found.measured >= min(3 * per_agent, 465) and found.tested == 10
+
+
+def test_budgets_count_the_batches_of_loaders() -> None:
+    def counted(data: Any, **more: Any) -> tuple[int, ...]:
+        return mile.torch.Problem(small(), nn.MSELoss(), data, **more).row_counts
+
+    pairs = [list(zip(*pair, strict=True)) for pair in shards(3, 24)]
+    assert counted([DataLoader(one, batch_size=6) for one in pairs]) == (24, 6, 72, 0)
+    assert counted([DataLoader(one, batch_size=6) for one in pairs], accumulate=2) == (24, 12, 72, 0)
+    sampler = torch.utils.data.BatchSampler(range(24), batch_size=8, drop_last=False)
+    assert counted([DataLoader(one, batch_sampler=sampler) for one in pairs]) == (24, 8, 72, 0)
+    assert counted([DataLoader(Stream(pair), batch_size=5) for pair in shards(3)]) == (40, 5, 120, 0)
+    assert counted(unequal(), batch=[2, 64, "full"]) == (155, 42, 465, 0)
+    assert counted(unequal(), batch=100, eval_rows=50) == (155, 55, 105, 0)
+
+
 def test_losses_of_mini_batches_are_recorded() -> None:
     losses: list[float] = []
 
@@ -135,6 +186,30 @@ def test_losses_of_mini_batches_are_recorded() -> None:
     assert [row["batch_loss"] for row in other.rows[1:]] == pytest.approx(recorded[1:], rel=1e-5)
 
 
+def test_a_second_interrupt_stops_in_the_middle_of_a_round_of_a_model() -> None:
+    class Interrupted(mile.torch.Problem):
+        calls = 0
+        moments: tuple[int, ...] = (200, 230)
+
+        def batches(self, agent: int, seed: int, draw: int) -> Any:
+            self.calls += 1
+            if self.calls in self.moments:
+                signal.raise_signal(signal.SIGINT)
+            return super().batches(agent, seed, draw)
+
+    found = Interrupted(small(), nn.MSELoss(), shards(), batch=8)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(found, mile.method("local-dsgd", lr=0.01, local_steps=10**6), rounds=3, out="long")
+    assert not isinstance(stopped.value, mile.Stopped) and found.calls < 10**4
+    assert len(mile.load_run("long").rows) == 1
+    # Between rounds the first one is enough.
+    again = Interrupted(small(), nn.MSELoss(), shards(), batch=8)
+    again.moments = (200,)
+    with pytest.raises(mile.Stopped):
+        run(again, mile.method("local-dsgd", lr=0.01, local_steps=10), rounds=10**6, out="short")
+    assert again.calls < 10**4
+
+
 def test_losses_that_are_not_yet_recorded_are_part_of_a_checkpoint() -> None:
     method = mile.method("local-dsgd", lr=0.05, local_steps=3)
 
@@ -148,10 +223,10 @@ def test_losses_that_are_not_yet_recorded_are_part_of_a_checkpoint() -> None:
     whole = run(problem(), method, rounds=12, eval_every=4, out="whole")
     with pytest.raises(mile.Stopped) as stopped:
         run(Stopping(small(), nn.MSELoss(), shards(), batch=8, eval_rows="all"), method, rounds=12, eval_every=4, out="part")
-    assert stopped.value.run.outcomes[0]["round"] % 4 and list(Path("part/checkpoints").glob("*.losses.pt"))
+    assert stopped.value.run.outcomes[0]["round"] % 4 and list(Path("part/checkpoints").glob("*.agents.pt"))
     resumed = run(problem(), method, rounds=12, eval_every=4, out="part", resume=True)
     assert [row["batch_loss"] for row in resumed.rows[1:]] == [row["batch_loss"] for row in whole.rows[1:]]
-    assert not list(Path("part").rglob("*.losses.pt"))
+    assert not list(Path("part").rglob("*.agents.pt"))
 
 
 def test_metrics_of_ones_own_see_the_model_and_the_test_data() -> None:

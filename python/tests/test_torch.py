@@ -443,7 +443,7 @@ def test_three_processes_have_the_results_of_one() -> None:
         ranks.runs("one", 7, False)
     finally:
         torch.set_num_threads(threads)
-    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive", "own"), ""), (("bits", "floats", "few"), "-compressed"), (("mile",), "-weighted"), (("mile",), "-norms"), (("mile",), "-optimised")):
+    for names, folder in ((("mile", "k-gt", "gta-2", "chosen", "adaptive", "own"), ""), (("bits", "floats", "few"), "-compressed"), (("mile", "steps"), "-weighted"), (("mile",), "-norms"), (("mile", "steps"), "-personal"), (("mile",), "-optimised")):
         one_run, three_run = mile.load("one" + folder), mile.load("three" + folder)
         for name in names:
             ours, theirs = three_run.state(name), one_run.state(name)  # type: ignore[union-attr]

@@ -133,7 +133,7 @@ def test_a_resumed_run_has_the_state_of_its_optimisers(name: str) -> None:
     whole = run(made(), out="whole")
     half = run(made(), rounds=5, out="half")
     assert (whole.x() == run(made(), out="half", resume=True).x()).all() and half.rows[-1]["round"] == 12
-    assert list(Path("half/final").glob("*.optimizer.pt")) and not list(Path("half/checkpoints").glob("*.pt"))
+    assert len(list(Path("half/final").glob("*.agents.pt"))) == 1 and not list(Path("half/checkpoints").glob("*.pt"))
 
 
 def test_groups_of_parameters_come_from_the_model() -> None:

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use mile::agents::AgentsError;
 use mile::block;
 use mile::engine::Engine;
-use mile::problems::{Problem, Tensor};
+use mile::problems::{NamedTensors, Problem};
 use mile::ranks::Together;
 use mile::real::Real;
 use safetensors::Dtype;
@@ -26,9 +27,9 @@ pub(crate) fn models<T: Real>(
 ) -> Result<(), LabError> {
     let Some(tensors) = problem.tensors() else { return Ok(()) };
     let dim = problem.dim();
-    write(&of_average(state), &tensors.export(&block::mean_row(rows, dim)))?;
+    write(state, tensors, None, &block::mean_row(rows, dim))?;
     let mut agents = members.iter().zip(rows.chunks_exact(dim));
-    agents.try_for_each(|(agent, row)| write(&of_agent(state, *agent), &tensors.export(row)))
+    agents.try_for_each(|(agent, row)| write(state, tensors, Some(*agent), row))
 }
 
 /// The same for the models of an engine; the first rank writes them one after the other.
@@ -46,28 +47,32 @@ pub(crate) fn models_of<T: Real>(
     let average: Vec<T> = engine.mean(together, MODELS)?.into_iter().map(T::of).collect();
     let writes = is_first(&*together);
     if writes {
-        write(&of_average(state), &tensors.export(&average))?;
+        write(state, tensors, None, &average)?;
     }
     for (place, agent) in members.iter().enumerate() {
         let row = engine.row(together, MODELS, place)?;
         if writes {
-            write(&of_agent(state, *agent), &tensors.export(&row))?;
+            write(state, tensors, Some(*agent), &row)?;
         }
     }
     Ok(())
 }
 
-fn of_average(state: &Path) -> PathBuf {
-    state.with_extension("average.safetensors")
+fn path_of(state: &Path, agent: Option<usize>) -> PathBuf {
+    let whose = agent.map_or_else(|| "average".to_owned(), |agent| format!("agent-{agent}"));
+    state.with_extension(format!("{whose}.safetensors"))
 }
 
-fn of_agent(state: &Path, agent: usize) -> PathBuf {
-    state.with_extension(format!("agent-{agent}.safetensors"))
-}
-
-fn write(path: &Path, tensors: &[Tensor]) -> Result<(), LabError> {
+fn write<T: Real>(
+    state: &Path,
+    problem: &dyn NamedTensors<T>,
+    agent: Option<usize>,
+    x: &[T],
+) -> Result<(), LabError> {
+    let path = path_of(state, agent);
+    let tensors = problem.export_model(agent, x).map_err(AgentsError::Evaluation)?;
     let failed = |error: safetensors::SafeTensorError| LabError::Io {
-        path: path.to_owned(),
+        path: path.clone(),
         action: "write",
         source: std::io::Error::other(error),
     };
@@ -79,5 +84,5 @@ fn write(path: &Path, tensors: &[Tensor]) -> Result<(), LabError> {
         })
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
-    write_file(path, &safetensors::serialize(views, None).map_err(failed)?)
+    write_file(&path, &safetensors::serialize(views, None).map_err(failed)?)
 }

@@ -28,14 +28,14 @@ pub(crate) fn write<T: Real>(
     engine: &mut dyn Engine<T>,
 ) -> Result<(), LabError> {
     let shape = [engine.agents(), engine.dim()];
+    engine.saving(together, path, header.round)?;
     if together.count() == 1 {
         let mut vectors: Vec<(&str, Vec<T>)> = Vec::new();
         for (k, name) in layout.state_names().enumerate() {
             vectors.push((name, engine.vector(Vector(k))?.into_owned()));
         }
         let vectors: Vec<(&str, &[T])> = vectors.iter().map(|(name, values)| (*name, &values[..])).collect();
-        state::save(path, header, &vectors, shape)?;
-        return Ok(engine.saved(together, path)?);
+        return state::save(path, header, &vectors, shape);
     }
     let agents = hosted(engine);
     let mut checksums = Vec::new();
@@ -57,8 +57,7 @@ pub(crate) fn write<T: Real>(
     }
     agree(together, written)?;
     let completed = if first { shared.complete().map_err(failed("write")) } else { Ok(()) };
-    agree(together, completed)?;
-    Ok(engine.saved(together, path)?)
+    agree(together, completed)
 }
 
 /// The checksum of a vector from those of the hosted rows.
@@ -88,7 +87,7 @@ pub(crate) fn read<T: Real>(
         for (k, name) in layout.state_names().enumerate() {
             engine.set_vector(Vector(k), &state::vector(&mut found, path, name, shape)?)?;
         }
-        engine.restored(together, path)?;
+        engine.restored(together, path, found.header.round)?;
         return Ok(Some(found.header));
     }
     if !from_first(together, || Ok(path.exists()))? {
@@ -110,7 +109,7 @@ pub(crate) fn read<T: Real>(
         agree(together, state::check_sum(&found, path, name, &sum))?;
         engine.set_vector(Vector(k), &rows)?;
     }
-    engine.restored(together, path)?;
+    engine.restored(together, path, found.header.round)?;
     let mut header = found.header;
     if !is_first(&*together) {
         (header.bytes_sent, header.gradient_evals) = (0, 0);

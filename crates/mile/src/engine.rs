@@ -63,16 +63,23 @@ pub trait Engine<T: Real>: Agents {
         self.watched().and_then(|drift| drift.found())
     }
 
-    /// Called when the state vectors have been written to this file: an engine with more than vectors, such as the statistics of batch
-    /// norms, keeps them in files next to it.
-    fn saved(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
-        let _ = state;
+    /// Called before the state vectors of a round are written to this file: an engine with more than vectors, such as the statistics of
+    /// batch norms, keeps them in a file next to it, which has the round in its name. What belongs to the state that will be replaced stays
+    /// until then, so a process that is killed at any time leaves a state with what belongs to it.
+    fn saving(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        let _ = (state, round);
         Ok(())
     }
 
-    /// Called when the state vectors have been read from this file, after [`set_vector`](Self::set_vector) for each.
-    fn restored(&mut self, _: Together<'_>, state: &Path) -> Result<(), AgentsError> {
-        let _ = state;
+    /// Called when the state vectors have been written and earlier states of the job are gone: what belonged to these can be removed.
+    fn saved(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        let _ = (state, round);
+        Ok(())
+    }
+
+    /// Called when the state vectors of a round have been read from this file, after [`set_vector`](Self::set_vector) for each.
+    fn restored(&mut self, _: Together<'_>, state: &Path, round: u64) -> Result<(), AgentsError> {
+        let _ = (state, round);
         Ok(())
     }
 

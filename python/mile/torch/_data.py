@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from .. import _mile
-from .._samples import EVALUATION, evaluated, number
+from .._samples import DATA, EVALUATION, evaluated, number
+from ._random import passing, seeding
 
 # What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor.
 Batch = Any
@@ -20,9 +21,14 @@ AgentData: TypeAlias = Sequence[Any] | Dataset[Any] | DataLoader[Any]
 
 
 class Source(Protocol):
-    """Mini-batches of one agent, as a function of the seed and the draw, and samples in order, each with their number."""
+    """Mini-batches of one agent, as a function of the seed and the draw, and samples in order, each with their number.
+
+    So are the random numbers that a data set draws for them: those for losses are the same in all records.
+    """
 
     rows: int
+    batch_rows: int
+    """Samples of a mini-batch."""
 
     def batch(self, seed: int, draw: int) -> Batch: ...
 
@@ -52,6 +58,7 @@ class Tensors:
             raise _mile.ExperimentError(f"data, agent {agent}: expected tensors with the same number of rows, got {lengths}")
         self.tensors = tuple(tensor.to(device) for tensor in tensors)
         self.agent, self.size, self.device = agent, size, device
+        self.batch_rows = min(size or self.rows, self.rows)
 
     def indices(self, seed: int, draw: int) -> torch.Tensor:
         assert self.size is not None
@@ -77,20 +84,22 @@ class Indexed:
     def __init__(self, dataset: Any, agent: int, size: int | None, device: torch.device) -> None:
         self.dataset, self.rows = dataset, len(dataset)
         self.agent, self.size, self.device = agent, size, device
+        self.batch_rows = min(size or self.rows, self.rows)
 
-    def _collect(self, indices: Any) -> Batch:
-        return to_device(default_collate([self.dataset[int(k)] for k in indices]), self.device)
+    def _collect(self, indices: Any, *parts: int) -> Batch:
+        with seeding(self.device) as seed:
+            seed(number(DATA, *parts))
+            return to_device(default_collate([self.dataset[int(k)] for k in indices]), self.device)
 
     def batch(self, seed: int, draw: int) -> Batch:
-        if self.size is None:
-            return self._collect(range(self.rows))
-        return self._collect(_mile.samples(self.rows, self.size, True, seed, self.agent, draw))
+        chosen = range(self.rows) if self.size is None else _mile.samples(self.rows, self.size, True, seed, self.agent, draw)
+        return self._collect(chosen, seed, self.agent, draw)
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
         chosen = evaluated(self.rows, count, self.agent)
         for begin in range(0, len(chosen), at_once):
             places = chosen[begin : begin + at_once]
-            yield len(places), self._collect(places)
+            yield len(places), self._collect(places, EVALUATION, self.agent, begin)
 
 
 class Loaded:
@@ -102,6 +111,7 @@ class Loaded:
         if self.batches == 0:
             raise _mile.ExperimentError(f"data, agent {agent}: expected at least one batch, got none; with drop_last a loader needs batch_size samples")
         self.rows = len(loader.dataset)
+        self.batch_rows: int = loader.batch_size or -(-self.rows // self.batches)
         self.place: tuple[int, int] | None = None
         self.passing: Iterator[Any] | None = None
         self.current: Batch = None
@@ -110,17 +120,14 @@ class Loaded:
         if self.place == (seed, draw):
             return self.current
         passes, offset = divmod(draw, self.batches)
-        goes_on = self.place == (seed, draw - 1) and offset > 0 and self.passing is not None
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(number(seed, self.agent, passes, offset))
-            if not goes_on:
-                torch.manual_seed(number(seed, self.agent, passes))
-                self.passing = iter(self.loader)
-                for _ in range(offset):
-                    next(self.passing)
-            assert self.passing is not None
-            found = next(self.passing)
-        self.current = to_device(found, self.device)
+        before = self.place
+        if self.passing is not None and before is not None and (seed, passes * self.batches) <= before < (seed, draw):
+            skipped = draw - before[1] - 1
+        else:
+            self.passing, skipped = passing(self.loader, self.device, DATA, seed, self.agent, passes), offset
+        for _ in range(skipped):
+            next(self.passing)
+        self.current = to_device(next(self.passing), self.device)
         self.place = (seed, draw)
         return self.current
 
@@ -132,7 +139,7 @@ class Loaded:
         """Each of these samples once, in order, whatever the loader's sampler does."""
         chosen = evaluated(self.rows, count, self.agent)
         plain = DataLoader(Subset(self.loader.dataset, chosen), batch_size=at_once, collate_fn=self.loader.collate_fn)
-        for begin, found in zip(range(0, len(chosen), at_once), plain, strict=True):
+        for begin, found in zip(range(0, len(chosen), at_once), passing(plain, self.device, DATA, EVALUATION, self.agent), strict=True):
             yield min(at_once, len(chosen) - begin), to_device(found, self.device)
 
 
@@ -148,12 +155,8 @@ class Streamed:
         self.passing: Iterator[Any] | None = None
         self.passes = 0
         self.current: Batch = None
-        self.rows = self._BATCHES * (loader.batch_size or 1)
-
-    def _begin(self, *parts: int) -> Iterator[Any]:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(number(*parts))
-            return iter(self.loader)
+        self.batch_rows: int = loader.batch_size or 1
+        self.rows = self._BATCHES * self.batch_rows
 
     def _next(self, seed: int) -> Any:
         for _ in range(2):
@@ -162,7 +165,7 @@ class Streamed:
                 if found is not None:
                     return found
                 self.passes += 1
-            self.passing = self._begin(seed, self.agent, self.passes)
+            self.passing = passing(self.loader, self.device, DATA, seed, self.agent, self.passes)
         raise _mile.ExperimentError(f"data, agent {self.agent}: expected at least one batch, got none")
 
     def batch(self, seed: int, draw: int) -> Batch:
@@ -182,10 +185,9 @@ class Streamed:
         self.place, self.passing, self.current = None, None, None
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
-        size = self.loader.batch_size or 1
-        batches = self._BATCHES if count is None else max(1, count // size)
-        for _, found in zip(range(batches), self._begin(EVALUATION, self.agent), strict=False):
-            yield size, to_device(found, self.device)
+        batches = self._BATCHES if count is None else max(1, count // self.batch_rows)
+        for _, found in zip(range(batches), passing(self.loader, self.device, DATA, EVALUATION, self.agent), strict=False):
+            yield self.batch_rows, to_device(found, self.device)
 
 
 def source(data: Any, agent: int, size: int | None, device: torch.device, dtype: torch.dtype) -> Source:

@@ -15,8 +15,9 @@ from .. import _mile
 from .._problems import own_names
 from .._samples import number
 from ._data import Batch, Source
-from ._gradients import bind, seeding, trained
+from ._gradients import bind, trained
 from ._host import Host
+from ._random import seeding
 
 if TYPE_CHECKING:
     from ._problem import Problem
@@ -34,7 +35,9 @@ class Evaluator:
         """The host of the job that is being run."""
         self._probe = copy.deepcopy(problem.model).eval()
         self._room = torch.zeros(problem.dim, device=problem.device, dtype=problem.torch_dtype)
-        bind(self._probe, self._room)
+        self._given = self._room.to(problem.model_dtype)
+        """The same numbers in the precision of the model."""
+        bind(self._probe, self._given)
         self._own = dict(own or {})
         self.own_metrics = own_names(self._own)
         self.metrics = self._metrics()
@@ -79,6 +82,8 @@ class Evaluator:
         if local is not None and agent is not None and self.host is not None and agent in self.host.hosted:
             columns = torch.from_numpy(local).to(self._room.device)
             self._room[columns] = self.host.vectors[0][agent - self.host.hosted.start, columns]
+        if self._given is not self._room:
+            self._given.copy_(self._room)
         for key, buffer in self._probe.named_buffers():
             buffer.copy_(buffers[key])
 

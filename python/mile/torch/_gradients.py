@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from .._samples import number
 from ._data import Tensors
+from ._random import seeding
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -50,32 +50,27 @@ def views(module: nn.Module, row: torch.Tensor) -> list[torch.Tensor]:
     return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 
 
-@contextmanager
-def seeding(device: torch.device) -> Iterator[Callable[[int], None]]:
-    """Lends PyTorch's random numbers, which `F.dropout` and the like draw from: gives a function that seeds them, and puts them back as they were."""
-    cuda = device.type == "cuda"
-
-    def seed(value: int) -> None:
-        # Not `torch.manual_seed`, which also notes a stack trace for devices that are not in use.
-        torch.default_generator.manual_seed(value)
-        if cuda:
-            torch.cuda.default_generators[device.index].manual_seed(value)
-        elif device.type == "mps":
-            torch.mps.manual_seed(value)
-
-    with torch.random.fork_rng(devices=[device.index] if cuda else []):
-        yield seed
+def in_training(model: nn.Module) -> nn.Module:
+    """A copy of a model, in training mode. If it is in that mode already, its modules keep their own, such as batch norms that are frozen by `eval()`."""
+    found = copy.deepcopy(model)
+    return found if found.training else found.train()
 
 
 class Models:
-    """A copy of the model for each agent, whose parameters are views of the agent's row."""
+    """A copy of the model for each agent, whose parameters are views of the agent's row. Those of another precision are views of one room, into which the row of the agent
+    whose turn it is is copied."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.problem: Problem = host.problem
-        self.models = [copy.deepcopy(self.problem.model).train() for _ in host.hosted]
+        self.models = [in_training(self.problem.model) for _ in host.hosted]
         self.parameters = [trained(model) for model in self.models]
         self.bound = -1
+        self.room: torch.Tensor | None = None
+        if self.problem.model_dtype != self.problem.torch_dtype:
+            self.room = torch.empty(host.dim, device=self.problem.device, dtype=self.problem.model_dtype)
+            for model in self.models:
+                bind(model, self.room)
         self._views: dict[int, list[list[torch.Tensor]]] = {}
 
     def rows(self, v: int) -> list[list[torch.Tensor]]:
@@ -85,13 +80,20 @@ class Models:
             self._views[v] = [views(model, row) for model, row in zip(self.models, rows, strict=True)]
         return self._views[v]
 
-    def bind(self, v: int) -> None:
-        """Makes the parameters views of this vector."""
+    def bind(self, parameters: list[list[nn.Parameter]], v: int) -> None:
+        """Makes the parameters of each agent views of this vector."""
         if v != self.bound:
-            for parameters, row in zip(self.parameters, self.rows(v), strict=True):
-                for parameter, view in zip(parameters, row, strict=True):
+            for own, row in zip(parameters, self.rows(v), strict=True):
+                for parameter, view in zip(own, row, strict=True):
                     parameter.data = view
             self.bound = v
+
+    def give(self, k: int, v: int) -> None:
+        """Gives the k-th model the numbers of this vector."""
+        if self.room is None:
+            self.bind(self.parameters, v)
+        else:
+            self.room.copy_(self.host.vectors[v][k])
 
     def losses(self, k: int, draw: int, seed: Callable[[int], None]) -> Iterator[torch.Tensor]:
         """The losses of the mini-batches of one gradient, each divided by their number, at the model of the k-th hosted agent."""
@@ -119,9 +121,9 @@ class Loop(Models):
 
     def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
         """Forward and backward passes, agent by agent."""
-        self.bind(x)
         with seeding(self.problem.device) as seed:
             for k in self.host.moving():
+                self.give(k, x)
                 out = self.rows(g)[k]
                 for part, loss in enumerate(self.losses(k, draw, seed)):
                     found = torch.autograd.grad(loss, self.parameters[k], allow_unused=True)
@@ -137,15 +139,14 @@ class Vmapped:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.problem: Problem = host.problem
-        model = copy.deepcopy(self.problem.model).train()
-        self.model = model
+        model = self.model = in_training(self.problem.model)
         self.names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
         self.shapes = [parameter.shape for parameter in trained(model)]
         self.sources = [self.problem.source(agent) for agent in host.hosted]
         self._join()
 
         def loss(parameters: dict[str, torch.Tensor], batch: Any) -> torch.Tensor:
-            return self.problem.objective_of(model, parameters, batch)
+            return self.problem.objective_of(model, {name: one.to(self.problem.model_dtype) for name, one in parameters.items()}, batch)
 
         mapped = torch.func.vmap(torch.func.grad_and_value(loss), randomness="different")
         self.mapped: Any = mapped

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import _mile
-from ._kept import Losses, keep, kept
+from ._kept import Losses, beside, forget, keep, kept
 from ._optimiser import Numbers, take_steps
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Host:
         self._local = None if local is None else torch.from_numpy(local).to(problem.device)
         self.gradients = problem.gradients(self)
         self.mean_buffers: dict[str, torch.Tensor] | None = None
+        self._saved: tuple[Path, int] | None = None
         self._neighbours(edges)
         self._signs: torch.Tensor | None = None
         numbers = shape[0] * self.dim
@@ -309,23 +310,36 @@ class Host:
 
     # What stays with the agents: buffers, what optimisers remember, and losses that are not yet recorded
 
-    def saved(self, state: str | Path) -> None:
-        """Stores it for all agents, next to a state."""
+    def saving(self, state: Path, round: int) -> None:
+        """Stores it for all agents, next to the state of a round that is about to be written."""
         buffers = [{k: b.detach().cpu().clone() for k, b in one.items()} for one in self.gradients.buffers()] if self.problem.buffers else None
-        for what, own in (("buffers", buffers), ("optimizer", self.gradients.state()), ("losses", self.losses.state())):
-            keep(Path(state), what, own, self.ranks)
+        keep(state, round, {"buffers": buffers, "optimizer": self.gradients.state(), "losses": self.losses.state()}, self.ranks)
+        self._saved = (state, round)
 
-    def restored(self, state: str | Path) -> None:
-        """Restores what is stored next to a state."""
-        buffers, remembered, losses = (kept(Path(state), what) for what in ("buffers", "optimizer", "losses"))
-        if buffers is not None:
+    def saved(self, state: Path, round: int) -> None:
+        """Removes what is stored next to earlier states."""
+        if self.ranks is None or self.ranks.rank == 0:
+            forget(state, round)
+
+    def restored(self, state: Path, round: int) -> None:
+        """Restores what is stored next to the state of a round."""
+        found = kept(state, round)
+        for what, needed in (("buffers", bool(self.problem.buffers)), ("optimizer", self.gradients.state() is not None)):
+            if needed and not found.get(what):
+                path = beside(state, round)
+                raise _mile.ExperimentError(f"{path}: expected the {what} of all agents after round {round}, got none; delete {state.name} beside it to restart this job")
+        if self.problem.buffers:
             for agent, own in zip(self.hosted, self.gradients.buffers(), strict=True):
                 for name, buffer in own.items():
-                    buffer.copy_(buffers[agent][name])
-        if remembered is not None:
-            self.gradients.restore([remembered[agent] for agent in self.hosted])
-        if losses is not None:
-            self.losses.restore([losses[agent] for agent in self.hosted])
+                    buffer.copy_(found["buffers"][agent][name])
+        if found.get("optimizer"):
+            self.gradients.restore([found["optimizer"][agent] for agent in self.hosted])
+        if found.get("losses"):
+            self.losses.restore([found["losses"][agent] for agent in self.hosted])
+
+    def kept_buffers(self) -> list[dict[str, torch.Tensor]] | None:
+        """The buffers of all agents, as they were stored last."""
+        return None if self._saved is None else kept(*self._saved).get("buffers")
 
     # Neighbours
 

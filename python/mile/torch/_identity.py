@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from .._facts import shown
 from ._data import Batch, Loaded, Source, Streamed
-from ._gradients import seeding
+from ._random import seeding
 
 if TYPE_CHECKING:
     from ._problem import Problem
@@ -53,7 +54,7 @@ def _of_agent(problem: Problem, agent: int) -> str:
         return f"{_digest(repr((source.rows, shapes)).encode())} nan"
     with torch.no_grad(), seeding(problem.device) as seed:
         seed(0)
-        loss = float(problem.objective(problem.model.eval(), first))
+        loss = float(problem.objective(copy.deepcopy(problem.model).eval(), first))
     return f"{_digest(repr((source.rows, _leaves(first))).encode())} {loss!r}"
 
 

@@ -1,8 +1,10 @@
-"""What stays with the agents besides their vectors, and files of it next to those of states."""
+"""What stays with the agents besides their vectors, in files next to those of states."""
 
 from __future__ import annotations
 
+import glob
 import io
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,39 +15,56 @@ from numpy.typing import NDArray
 
 from ._ranks import Ranks
 
+Own = dict[str, list[Any] | None]
+"""What is kept of each agent, by what it is."""
 
-def keep(state: Path, what: str, own: list[Any] | None, ranks: Ranks | None) -> None:
-    """Stores something of each hosted agent next to a state, for the agents of all processes; if there is nothing, no file is left."""
-    path = _beside(state, what)
-    is_first = ranks is None or ranks.rank == 0
-    if is_first and path.parent.name == "final":
-        (path.parent.parent / "checkpoints" / path.name).unlink(missing_ok=True)
-    if own is None:
-        if is_first:
-            path.unlink(missing_ok=True)
+
+def beside(state: Path, round: int) -> Path:
+    """The file of what belongs to the state of a round. States have one name in all rounds, and these files do not, so a state that could not be replaced has its own left."""
+    return state.with_suffix(f".round-{round}.agents.pt")
+
+
+def keep(state: Path, round: int, own: Own, ranks: Ranks | None) -> None:
+    """Stores what is kept of the hosted agents for the agents of all processes, whole or not at all; if there is nothing, no file is left."""
+    parts = [own]
+    if ranks is not None:
+        room = io.BytesIO()
+        torch.save(own, room)
+        parts = [_loaded(io.BytesIO(part)) for part in ranks.all_gather(room.getvalue())]
+        if ranks.rank > 0:
+            return
+    found = {what: [one for part in parts for one in part[what] or ()] for what in own}
+    path = beside(state, round)
+    if not any(found.values()):
+        path.unlink(missing_ok=True)
         return
-    room = io.BytesIO()
-    torch.save(own, room)
-    parts = [room.getvalue()] if ranks is None else ranks.all_gather(room.getvalue())
-    if is_first:
-        torch.save([one for part in parts for one in _loaded(io.BytesIO(part))], path)
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        torch.save(found, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
 
 
-def kept(state: Path, what: str) -> list[Any] | None:
-    """What is stored of all agents next to a state."""
-    path = _beside(state, what)
-    return _loaded(path) if path.exists() else None
+def forget(state: Path, round: int) -> None:
+    """Removes what belonged to earlier states of a job: to those that this one has replaced, and for a final state also to its checkpoint."""
+    folders = [state.parent, *([state.parent.parent / "checkpoints"] if state.parent.name == "final" else [])]
+    for folder in folders:
+        for path in folder.glob(f"{glob.escape(state.stem)}.round-*.agents.pt*"):
+            if path != beside(state, round):
+                path.unlink(missing_ok=True)
 
 
-def _beside(state: Path, what: str) -> Path:
-    return state.with_suffix(f".{what}.pt")
+def kept(state: Path, round: int) -> dict[str, list[Any]]:
+    """What is stored of all agents with the state of a round, by what it is."""
+    path = beside(state, round)
+    return _loaded(path) if path.exists() else {}
 
 
-def _loaded(file: Any) -> list[Any]:
+def _loaded(file: Any) -> Any:
     # Schedulers of milestones remember a counter.
     with torch.serialization.safe_globals([Counter]):
-        found: list[Any] = torch.load(file, map_location="cpu", weights_only=True)
-    return found
+        return torch.load(file, map_location="cpu", weights_only=True)
 
 
 class Losses:

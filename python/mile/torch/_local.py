@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ import torch
 from torch import nn
 
 from .. import _mile
-from ._gradients import Models, seeding, trained
+from ._gradients import Models, trained
+from ._random import seeding
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -52,7 +54,10 @@ class Optimised(Models):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         assert self.problem.optimizer is not None
-        self.optimizers = [make(self.problem.optimizer, model) for model in self.models]
+        models = self.models if self.room is None else [copy.deepcopy(model).to(self.problem.torch_dtype) for model in self.models]
+        self.stepped = [trained(model) for model in models]
+        """What optimisers step: the parameters, or the same in the precision of x."""
+        self.optimizers = [make(self.problem.optimizer, model) for model in models]
         make_one = self.problem.scheduler
         self.schedulers = [] if make_one is None else [make_scheduler(make_one, optimizer) for optimizer in self.optimizers]
         self.last = [-1] * len(self.models)
@@ -64,18 +69,21 @@ class Optimised(Models):
             expected = "a method that evaluates one gradient in each step, at x, such as mile, led or local-dsgd"
             got = "one that evaluates it elsewhere" if x != 0 else "one that evaluates several"
             raise _mile.ExperimentError(f"optimizer: expected {expected}, got {got}")
-        self.bind(g)
+        self.bind(self.stepped, g)
         rows, out = self.host.vectors[x], self.host.vectors[g]
         with seeding(self.problem.device) as seed:
             for k in moving:
                 self.last[k] = draw
                 with torch.no_grad():
                     out[k].copy_(rows[k])
+                self.give(k, g)
                 optimizer = self.optimizers[k]
                 for loss in self.losses(k, draw, seed):
                     loss.backward()  # type: ignore[no-untyped-call]
+                if self.room is not None:
+                    _hand_on(self.parameters[k], self.stepped[k])
                 if self.problem.clip is not None:
-                    torch.nn.utils.clip_grad_norm_(self.parameters[k], self.problem.clip)
+                    torch.nn.utils.clip_grad_norm_(self.stepped[k], self.problem.clip)
                 with _scaled(optimizer, step_size):
                     optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -99,6 +107,13 @@ class Optimised(Models):
             optimizer.load_state_dict(one["optimizer"])
             if self.schedulers:
                 self.schedulers[k].load_state_dict(one["scheduler"])
+
+
+def _hand_on(given: list[nn.Parameter], to: list[nn.Parameter]) -> None:
+    """Hands gradients on to parameters of another precision."""
+    for parameter, other in zip(given, to, strict=True):
+        other.grad = None if parameter.grad is None else parameter.grad.to(other.dtype)
+        parameter.grad = None
 
 
 @contextmanager

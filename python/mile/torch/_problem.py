@@ -19,8 +19,9 @@ from torch.utils.data import DataLoader, Dataset
 from .. import _divided as divided
 from .. import _mile
 from .._defaults import complete
+from .._files import round_of_state
 from .._methods import Algorithm, Algorithms
-from .._samples import described, number
+from .._samples import Counts, number
 from ._data import AgentData, Batch, Loaded, Source, Streamed, source
 from ._evaluation import Evaluator, OwnMetrics, columns_of, own_loss, split
 from ._gradients import Gradients, choose, trained, views
@@ -30,7 +31,8 @@ from ._kept import kept
 from ._local import Optimised, Optimizers, Schedulers, make, make_scheduler
 from ._ranks import Ranks, own_gpu, started_by_torchrun
 
-_TYPES = {torch.float32: "float32", torch.float64: "float64"}
+# The precision of x by that of the parameters.
+_TYPES = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
 _AUTOCAST = {None: None, "bfloat16": torch.bfloat16}
 
 
@@ -38,7 +40,8 @@ class Problem:
     """f_i(x) is the loss of the model with parameters x on the data of agent i.
 
     model: a module; its trained parameters are x, and their values are the starting point. Frozen parameters, and buffers such as the statistics of batch norms, are
-        not part of x: buffers stay with each agent and are never sent.
+        not part of x: buffers stay with each agent and are never sent. Modules in evaluation mode stay in it, such as frozen batch norms, unless all of the model is. If its
+        parameters are `bfloat16`, models compute in that precision, while x, gradients and corrections are `float32`, so that small steps add up.
     loss: a function of (output, target) that returns the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), such as dictionaries,
         pass a function of (model, batch) as `closure` instead. It gets batches as the data set or the loader gives them, on the device, with lists as tuples. With neither, the
         model computes its own loss, as those of `transformers` do: its output is the loss, or has it as `loss`.
@@ -57,7 +60,7 @@ class Problem:
     gradient: "loop" (one model per agent), "vmap" (all agents at once), or "auto": vmap on a GPU if the model allows it, otherwise a loop.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
     eval_rows: the number of samples of each agent that losses are measured on, "all", or "off" for the losses of the mini-batches alone; default: as many as take a
-        fifth of the run.
+        fifth of the run. The loss of an agent with more samples is estimated from these, and enters f with the agent's weight, whatever their number.
     version: a string that identifies the problem when a run is resumed; default: its data, its code and the loss at the start.
 
     >>> import torch, mile, mile.torch
@@ -114,7 +117,8 @@ class Problem:
             raise TypeError(f"data: expected a list with the data of each agent, got one {type(data).__name__}; split it among the agents")
         self.agents = divided.count(data, agents)
         self.name = name or type(model).__name__
-        self.gradient, self.eval_batch, self.eval_rows, self.version = gradient, eval_batch, eval_rows, version
+        self.gradient, self.eval_batch, self.version = gradient, eval_batch, version
+        self.eval_rows = eval_rows if eval_rows in (None, "all", "off") else int(eval_rows)
         self.optimizer, self.scheduler, self.clip, self.autocast, self.accumulate = optimizer, scheduler, clip, autocast, accumulate
         self._sizes = divided.sizes(batch, self.agents)
         self.batch_text = divided.described(self._sizes) if accumulate == 1 else f"{accumulate} times {divided.described(self._sizes)}"
@@ -126,18 +130,18 @@ class Problem:
         self._sources: dict[int, Source] = {}
         self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
         if optimizer is not None:
-            probe = make(optimizer, copy.deepcopy(self.model))
+            probe = make(optimizer, copy.deepcopy(self.model).to(self.torch_dtype))
             if scheduler is not None:
                 make_scheduler(scheduler, probe)
-        found = None if test is None else source(test, 0, None, self.device, self.torch_dtype)
+        found = None if test is None else source(test, 0, None, self.device, self.model_dtype)
         self._evaluator = Evaluator(self, found, metrics)
         self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
         self.stochastic = any(size is not None for size in self._sizes)
+        self._count_rows()
         self.weights = self._weights(weights)
         self.factors = divided.factors(self.weights, self.agents)
         self.records_gradient_norm = gradient_norm
         self._facts: dict[str, str] | None = None
-        self._count_rows()
 
     def _take(self, model: nn.Module, device: str | torch.device | None) -> None:
         """Copies the model to its device, and notes what x consists of."""
@@ -145,8 +149,9 @@ class Problem:
         self.device = torch.device(device) if device is not None else parameters[0].device
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", own_gpu())
-        self.torch_dtype = parameters[0].dtype
-        self.dtype = _TYPES[self.torch_dtype]
+        self.model_dtype = parameters[0].dtype
+        self.torch_dtype = _TYPES[self.model_dtype]
+        self.dtype = str(self.torch_dtype).removeprefix("torch.")
         self.model = copy.deepcopy(model).to(self.device)
         self.dim = sum(parameter.numel() for parameter in parameters)
         self.parts = [(key, list(value.shape)) for key, value in model.named_parameters() if value.requires_grad]
@@ -154,41 +159,34 @@ class Problem:
         self.buffers = [key for key, _ in model.named_buffers()]
 
     def _count_rows(self) -> None:
-        """How many samples gradients and evaluations read."""
-        first = self.source(self.hosted()[0]).rows
-        if self._distributed is not None:
-            # All processes must agree on how often models are evaluated.
-            first = int(self._distributed.broadcast(0, str(first).encode()))
+        """How many samples there are, and how many of them gradients and evaluations read. All processes agree, so that models are evaluated equally often."""
+        own = [(one.rows, one.batch_rows) for one in map(self.source, self.hosted())]
+        parts = [own] if self._distributed is None else [json.loads(part) for part in self._distributed.all_gather(json.dumps(own).encode())]
+        rows, batches = zip(*(each for part in parts for each in part), strict=True)
         test = 0 if self._evaluator.test is None else self._evaluator.test.rows
-        self._rows = (first, test)
-        self._evaluated: tuple[int, int] = (min(self.eval_rows, first) if isinstance(self.eval_rows, int) else first, test)
-        if self.eval_rows == "off":
-            self._evaluated = (1, test)
-        run = min(first, (self._sizes[0] or first) * self.accumulate)
-        self.row_counts = (first, run, self._evaluated[0] * self.agents, self._evaluated[1])
+        run = -(-sum(batches) * self.accumulate // self.agents)
+        most = 1 if self.eval_rows == "off" else self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
+        self._measure_on(Counts(rows, test, run, min(most, max(rows)), test))
         self.evaluated_on: str | None = None
 
+    def _measure_on(self, counts: Counts) -> None:
+        self._counts, self.row_counts = counts, counts.for_library
+
     def _weights(self, given: Any) -> list[float] | None:
-        """The weights of all agents, of which a process may have only some."""
+        """The weights of all agents."""
         if not isinstance(given, str) or given != "rows":
             return divided.weights(given, self.agents)
-        own = [self.source(agent) for agent in self.hosted()]
-        if any(isinstance(one, Streamed) for one in own):
+        if any(isinstance(self.source(agent), Streamed) for agent in self.hosted()):
             raise _mile.ExperimentError("weights: expected numbers, since streams have no number of rows, got rows")
-        rows = [one.rows for one in own]
-        if self._distributed is not None:
-            parts = self._distributed.all_gather(json.dumps(rows).encode())
-            rows = [count for part in parts for count in json.loads(part)]
-        return divided.weights(given, self.agents, rows)
+        return divided.weights(given, self.agents, self._counts.rows)
 
     # The protocol of objectives
 
     def evaluating(self, per_agent: int, test: int) -> Problem:
         """The same problem, measured on this many samples of each agent and of the test data. Called by the library."""
         found = copy.copy(self)
-        found._evaluated = (min(per_agent, self._rows[0]), min(test, self._rows[1]))
-        found.row_counts = (*self.row_counts[:2], found._evaluated[0] * self.agents, found._evaluated[1])
-        found.evaluated_on = described(found._evaluated, self._rows) if found._evaluated != self._rows else None
+        found._measure_on(self._counts.limited(per_agent, test))
+        found.evaluated_on = found._counts.described
         return found
 
     def facts(self) -> dict[str, str]:
@@ -205,7 +203,7 @@ class Problem:
         """f_agent(x) on data of the agent, evaluated with the agent's own buffers."""
         if self.eval_rows == "off":
             return self.factors[agent] * self._evaluator.batch_loss(agent, x)
-        return self.factors[agent] * self._evaluator.loss(agent, x, self._evaluated[0])
+        return self.factors[agent] * self._evaluator.loss(agent, x, self._counts.of(agent))
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient, computed outside a host."""
@@ -220,16 +218,16 @@ class Problem:
 
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The metrics of the average model on the test data, with the mean of all agents' buffers."""
-        return self._evaluator.measure(x, self._evaluator.mean_buffers(), self._evaluated[1])
+        return self._evaluator.measure(x, self._evaluator.mean_buffers(), self._counts.tested)
 
     def measure_of(self, agent: int, x: NDArray[Any]) -> list[float]:
         """The metrics of an agent's model on the test data, with its own buffers."""
-        return self._evaluator.measure(x, self._evaluator.buffers_of(agent), self._evaluated[1])
+        return self._evaluator.measure(x, self._evaluator.buffers_of(agent), self._counts.tested)
 
     def initial(self, seed: int) -> NDArray[Any]:
         """The parameters of the given model."""
         flat = torch.cat([parameter.detach().reshape(-1) for parameter in trained(self.model)])
-        found: NDArray[Any] = flat.cpu().numpy()
+        found: NDArray[Any] = flat.to(self.torch_dtype).cpu().numpy()
         return found
 
     def host(
@@ -261,22 +259,29 @@ class Problem:
 
     def state_dicts(self, x: NDArray[Any], state: Path) -> list[dict[str, torch.Tensor]]:
         """A state dict for each row of x, with the buffers that are stored next to the state."""
-        buffers = kept(state, "buffers")
-        return [self._state_dict(row, None if buffers is None else buffers[k]) for k, row in enumerate(x)]
+        buffers = kept(state, round_of_state(state)).get("buffers")
+        return [self._state_dict(row, buffers[k] if buffers else None) for k, row in enumerate(x)]
 
     def state_dict(self, x: NDArray[Any], state: Path) -> dict[str, torch.Tensor]:
         """The state dict of the average of the rows of x, with the mean of the buffers."""
-        buffers = kept(state, "buffers")
+        buffers = kept(state, round_of_state(state)).get("buffers")
         mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
-        return self._state_dict(mean, None if buffers is None else _mean(buffers))
+        return self._state_dict(mean, _mean(buffers) if buffers else None)
+
+    def export_model(self, agent: int | None, x: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
+        """The state dict of an agent's model, or of the average of all, whose trained parameters are x. Called by the library when a job has ended."""
+        host = self._evaluator.host
+        buffers = None if host is None else host.kept_buffers()
+        own = None if not buffers else _mean(buffers) if agent is None else buffers[agent]
+        return {key: value.contiguous().float().numpy() for key, value in self._state_dict(x, own).items() if isinstance(value, torch.Tensor)}
 
     def _state_dict(self, row: NDArray[Any], buffers: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
-        found = {key: value.detach().cpu().clone() for key, value in self.model.state_dict().items()}
+        found = {key: value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value for key, value in self.model.state_dict().items()}
         names = [key for key, _ in self.parts]
         parts = views(self.model, torch.from_numpy(row.copy()))
         found.update(zip(names, parts, strict=True))
-        found.update({key: found[first].clone() for key, first in self.tied})
         found.update({key: value for key, value in (buffers or {}).items() if key in found})
+        found.update({key: found[first].clone() for key, first in self.tied if first in found})
         return found
 
     # What hosts need
@@ -294,7 +299,7 @@ class Problem:
         """The data of an agent, looked up when they are first needed."""
         if agent not in self._sources:
             given = self._data(agent) if callable(self._data) else self._data[agent]
-            self._sources[agent] = source(given, agent, self._sizes[agent], self.device, self.torch_dtype)
+            self._sources[agent] = source(given, agent, self._sizes[agent], self.device, self.model_dtype)
         return self._sources[agent]
 
     def draws(self, draw: int) -> range:
@@ -387,16 +392,16 @@ def _check_model(model: nn.Module) -> list[nn.Parameter]:
     kinds = {parameter.dtype for parameter in parameters}
     if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
         got = ", ".join(sorted(str(kind) for kind in kinds))
-        remedy = "" if got.count(",") else '; pass model.float(), with autocast="bfloat16" for forward passes in half precision'
-        raise TypeError(f"model: expected all parameters to be torch.float32, or all torch.float64, got {got}{remedy}")
+        remedy = "" if got.count(",") else '; pass model.bfloat16(), or model.float() with autocast="bfloat16" for forward passes in half precision'
+        raise TypeError(f"model: expected all parameters to be torch.float32, torch.bfloat16 or torch.float64, and all the same, got {got}{remedy}")
     return parameters
 
 
 def _tied(model: nn.Module) -> list[tuple[str, str]]:
-    """Further names of trained parameters that have several, each with the name under which the parameter is part of x."""
-    first = {id(parameter): key for key, parameter in model.named_parameters()}
-    named = model.named_parameters(remove_duplicate=False)
-    return [(key, first[id(value)]) for key, value in named if value.requires_grad and first[id(value)] != key]
+    """Further names of trained parameters and of buffers that have several, each with the name under which a parameter is part of x, or a buffer is kept."""
+    first = {id(one): key for key, one in (*model.named_parameters(), *model.named_buffers())}
+    named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    return [(key, first[id(one)]) for key, one in named if (one.requires_grad or not isinstance(one, nn.Parameter)) and first[id(one)] != key]
 
 
 def _mean(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -294,7 +294,9 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
     }
 
     fn checkpoint(&mut self) -> Result<(), LabError> {
-        self.save(&self.context.checkpoint_path(self.job), Some(self.wall.as_secs_f64()))
+        let path = self.context.checkpoint_path(self.job);
+        self.save(&path, Some(self.wall.as_secs_f64()))?;
+        Ok(self.engine.saved(self.together, &path, self.run.progress().round)?)
     }
 
     fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
@@ -309,8 +311,10 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         if ended.0 == JobStatus::Stopped {
             self.checkpoint()?;
         } else {
-            self.save(&self.context.final_path(self.job), None)?;
+            let path = self.context.final_path(self.job);
+            self.save(&path, None)?;
             self.context.store.remove(&checkpoint)?;
+            self.engine.saved(self.together, &path, self.run.progress().round)?;
         }
         let progress = *self.run.progress();
         let last = match self.last.take() {

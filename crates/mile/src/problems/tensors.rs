@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::agents::Failure;
 use crate::optimiser::{MatrixPart, Muon};
 use crate::real::Real;
 
@@ -54,5 +55,12 @@ pub trait NamedTensors<T: Real>: Send + Sync {
     /// of a part.
     fn export(&self, x: &[T]) -> Vec<Tensor> {
         self.parts().iter().map(|part| part.export(x)).collect()
+    }
+
+    /// All tensors of the model of an agent, or of the average of all: those of the variable, and what a model has besides, such as frozen
+    /// parameters and the statistics of batch norms.
+    fn export_model(&self, agent: Option<usize>, x: &[T]) -> Result<Vec<Tensor>, Failure> {
+        let _ = agent;
+        Ok(self.export(x))
     }
 }
