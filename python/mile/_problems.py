@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,8 +64,8 @@ class Objective:
         initial: Callable[[int], Vector] | Vector | None = None,
         stochastic: bool = False,
         full_grad: Callable[[int, Vector], Vector] | None = None,
-        metrics: Sequence[str] | Mapping[str, Callable[[Vector], float]] = (),
-        measure: Callable[[Vector], Sequence[float]] | None = None,
+        metrics: Sequence[str] | Mapping[str, Callable[[Vector], SupportsFloat]] = (),
+        measure: Callable[[Vector], Sequence[SupportsFloat]] | None = None,
         weights: Sequence[float] | None = None,
         name: str = "objective",
         version: str | None = None,
@@ -74,7 +74,7 @@ class Objective:
         self.dim, self.agents, self.dtype = dim, agents, dtype
         self.initial, self.stochastic = initial, stochastic
         self.metrics, self.own_metrics = list(metrics), []
-        self.measure: Callable[[Vector], Sequence[float]] | None = measure
+        self.measure: Callable[[Vector], Sequence[SupportsFloat]] | None = measure
         if isinstance(metrics, Mapping):
             if measure is not None:
                 raise TypeError("measure: expected none with functions in metrics, got one")
@@ -220,7 +220,7 @@ def own_names(names: Iterable[str]) -> list[str]:
 class _Measure:
     """Several functions of x as one that returns all their numbers."""
 
-    def __init__(self, functions: Sequence[Callable[[Vector], float]]) -> None:
+    def __init__(self, functions: Sequence[Callable[[Vector], SupportsFloat]]) -> None:
         self.functions = list(functions)
 
     def __call__(self, x: Vector) -> list[float]:

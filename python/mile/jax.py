@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, SupportsFloat, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ class Problem:
         *,
         agents: int | None = None,
         test: Tree = None,
-        metrics: Mapping[str, Callable[[Tree, Tree], Any]] | None = None,
+        metrics: Mapping[str, Callable[[Tree, Tree], SupportsFloat]] | None = None,
         batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
         weights: Literal["agents", "rows"] | Sequence[float] = "agents",
         gradient_norm: bool = False,
@@ -112,7 +112,7 @@ class Problem:
         if self.dim == 0:
             raise _mile.ExperimentError("parameters: expected at least one number, got none")
 
-    def _take_metrics(self, metrics: Mapping[str, Callable[[Tree, Tree], Any]] | None) -> None:
+    def _take_metrics(self, metrics: Mapping[str, Callable[[Tree, Tree], SupportsFloat]] | None) -> None:
         if metrics and self._test is None:
             raise TypeError("test: expected test data with metrics, got none")
         self._own = dict(metrics or {})

@@ -396,7 +396,7 @@ impl<T: Real + Element> HeldOut<T> for PyProblem {
     }
 }
 
-impl<T: Real> NamedTensors<T> for PyProblem {
+impl<T: Real + Element> NamedTensors<T> for PyProblem {
     fn parts(&self) -> Vec<TensorPart> {
         self.spec.parts.clone()
     }
@@ -407,7 +407,7 @@ impl<T: Real> NamedTensors<T> for PyProblem {
             self.memory.read(py, x, |x| {
                 let named: BTreeMap<String, Bound<'_, PyArrayDyn<f32>>> =
                     export.bind(py).call1((agent, x))?.extract()?;
-                let tensor = |(name, array): (String, Bound<'_, PyArrayDyn<f32>>)| {
+                let tensor = |(name, array): (String, Bound<'_, PyArrayDyn<f32>>)| -> PyResult<Tensor> {
                     let values = array.try_readonly()?.as_slice()?.to_vec();
                     Ok(Tensor { name, shape: array.shape().to_vec(), values })
                 };

@@ -106,6 +106,39 @@ def test_functions_of_numpy_work_on_tensors_too() -> None:
     assert np.abs(np.abs(found.average() - problem.initial(0)) - 0.01).max() < 1e-6
 
 
+def test_own_methods_run_in_sweeps_on_tensors_mapped_over_agents_and_with_losses_in_jax() -> None:
+    jnp, mile_jax = pytest.importorskip("jax.numpy"), pytest.importorskip("mile.jax")
+    graph, rates = mile.graph("ring", agents=3), [0.02, 0.05]
+    generator = torch.Generator().manual_seed(6)
+    data = [(torch.randn(8, 3, generator=generator), torch.randn(8, 1, generator=generator)) for _ in range(3)]
+
+    def model() -> nn.Module:
+        model = nn.Linear(3, 1)
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+        return model
+
+    def loss(parameters: Any, batch: Any) -> Any:
+        return jnp.mean((batch[0] @ parameters["weight"].T + parameters["bias"] - batch[1]) ** 2)
+
+    # Parameters of a pytree are in the order of their names.
+    start = {"bias": jnp.zeros(1), "weight": jnp.zeros((1, 3))}
+    arrays = [(a.numpy(), b.numpy()) for a, b in data]
+    problems = {kind: mile.torch.Problem(model(), nn.MSELoss(), data, batch="full", gradient=kind) for kind in ("loop", "vmap")}
+    problems["jax"] = mile_jax.Problem(loss, start, arrays, batch="full")
+    found = {}
+    for name, problem in problems.items():
+        swept = mile.sweep(problem=problem, network=graph, algorithms=[mile.method(Adam(2), lr=0.1)], values={"step_size": rates}, rounds=6, out=f"sweep-{name}")
+        assert sorted(swept.trials["step_size"]) == rates and swept.complete
+        found[name] = {run.config["algorithm"][0]["step_size"]: run.x() for run in swept.runs.values()}
+        alone = mile.run(problem=problem, network=graph, algorithms=[mile.method(Adam(2), lr=rates[1])], rounds=6, out=f"alone-{name}")
+        assert (alone.x() == found[name][rates[1]]).all()
+    for rate in rates:
+        assert np.abs(found["loop"][rate] - found["vmap"][rate]).max() < 1e-5
+        in_torch = found["loop"][rate][:, [3, 0, 1, 2]]
+        assert np.abs(in_torch - found["jax"][rate]).max() < 1e-5 and np.abs(in_torch).min() > 1e-4
+
+
 def test_functions_see_only_the_vectors_of_the_problem() -> None:
     shapes: set[Any] = set()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import mile
@@ -81,3 +82,8 @@ def test_the_page_on_training() -> None:
     own: dict[str, Any] = {"torch": torch, "model": Language(), "datasets": datasets, "held_out": datasets[0], "collate": collate}
     exec(small(trainer), own)
     assert own["run"].complete and "test_loss" in own["run"].rows[-1]
+    (metrics,) = re.findall(r"`metrics=(\{.*\})`\.$", (PAGES / "training.md").read_text(), re.MULTILINE)
+    exec(small(trainer).replace("clip=1.0", f"metrics={metrics}, clip=1.0").replace('resume="auto"', 'out="measured"'), own)
+    last = own["run"].rows[-1]
+    # Losses are weighted by the samples of a batch, of which there are eight and two.
+    assert last["perplexity"] == pytest.approx(np.exp(last["test_loss"]), rel=0.05)

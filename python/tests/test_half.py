@@ -57,7 +57,7 @@ def test_steps_too_small_for_half_precision_add_up() -> None:
         found = mile.torch.Problem(Slope(), lambda output, target: output.sum(), ones, batch="full", optimizer=optimizer)
         done = run(found, mile.method("local-dsgd", lr=1.0 if optimizer else 1e-4, local_steps=100), rounds=10, out=out)
         steps = done.rows[-1]["gradient_evals"] / 3
-        assert np.abs(done.x() - (1 - 1e-4 * steps)).max() < 1e-5 and steps >= 900
+        assert np.abs(done.x() - (1 - 1e-4 * steps)).max() < 1e-4 and steps >= 900
 
 
 def test_optimizers_of_half_models_step_in_single_precision_and_are_resumed() -> None:

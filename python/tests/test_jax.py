@@ -137,6 +137,14 @@ def test_evaluations_are_short_and_can_be_of_everything() -> None:
     assert 1000 <= short.rows[-1]["rows"] < whole.rows[-1]["rows"] == 1500
 
 
+def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
+    unequal = [shards(1, rows)[0] for rows in (5, 90, 30)]
+    found = run(linear(data=unequal, eval_rows="all"), algorithms=[mile.method("dsgd", lr=0.05)])
+    losses = [0.5 * np.mean((a @ found.average() - b) ** 2) for a, b in unequal]
+    assert found.rows[-1]["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert linear(data=unequal, batch=10).row_counts == (42, 9, 125, 0)
+
+
 @pytest.mark.parametrize(
     ("made", "error"),
     [

@@ -16,7 +16,7 @@ from ._random import passing, seeding
 # What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor.
 Batch = Any
 
-AgentData: TypeAlias = Sequence[Any] | Dataset[Any] | DataLoader[Any]
+AgentData: TypeAlias = Sequence[object] | Dataset[Any] | DataLoader[Any]
 """The data of one agent: tensors or arrays, a data set (or a list of samples), or a loader."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from ._random import seeding
 if TYPE_CHECKING:
     from ._problem import Problem
 
-OwnMetrics = Mapping[str, Callable[[Any, Iterator[Batch]], float]]
+OwnMetrics = Mapping[str, Callable[[Any, Iterator[Batch]], SupportsFloat]]
 """Functions of the model and of the batches of the test data, by name."""
 
 

@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 Optimizers = Callable[[Any], torch.optim.Optimizer]
 """Makes an optimiser from the trained parameters or, if its argument is called model, from the model."""
 
-Schedulers = Callable[[torch.optim.Optimizer], Any]
+
+class Scheduler(Protocol):
+    """Changes the learning rates of an optimiser after a step, as those of `torch.optim.lr_scheduler` do."""
+
+    def step(self) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None: ...
+
+
+Schedulers = Callable[[torch.optim.Optimizer], Scheduler]
 """Makes a scheduler of learning rates from an optimiser."""
 
 
@@ -36,7 +47,7 @@ def make(optimizer: Optimizers, model: nn.Module) -> torch.optim.Optimizer:
     return found
 
 
-def make_scheduler(scheduler: Schedulers, optimizer: torch.optim.Optimizer) -> Any:
+def make_scheduler(scheduler: Schedulers, optimizer: torch.optim.Optimizer) -> Scheduler:
     """The scheduler of one agent's optimiser."""
     found = scheduler(optimizer)
     if isinstance(found, torch.optim.lr_scheduler.ReduceLROnPlateau):
