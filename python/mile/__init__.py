@@ -20,9 +20,11 @@ Where to start depends on what you have:
 - a PyTorch model and a data set for each agent: `mile.torch.Problem`;
 - a loss of a pytree in JAX: `mile.jax.Problem`;
 - tables, images, or an experiment file for the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
-- a custom method: `Method`.
+- a custom method: `Method`;
+- a method that is implemented elsewhere, and should obey the same laws: `contract.check`.
 """
 
+from . import contract
 from ._graphs import Graph, graph
 from ._methods import Algorithm, Method, method, methods
 from ._mile import ExperimentError, Random, RunError, Step, __version__
@@ -48,6 +50,7 @@ __all__ = [
     "Theory",
     "__version__",
     "check",
+    "contract",
     "graph",
     "keys",
     "load",

@@ -87,3 +87,12 @@ def test_the_page_on_training() -> None:
     last = own["run"].rows[-1]
     # Losses are weighted by the samples of a batch, of which there are eight and two.
     assert last["perplexity"] == pytest.approx(np.exp(last["test_loss"]), rel=0.05)
+
+
+def test_the_page_on_the_contract() -> None:
+    (own,) = examples("contract.md")
+    names: dict[str, Any] = {}
+    exec(own, names)
+    assert names["report"].holds
+    shown = re.search(r"```text\n(.*?)```", (PAGES / "contract.md").read_text(), re.DOTALL)
+    assert shown and [re.split(r"\s{2,}", line)[0] for line in shown[1].splitlines()[2:]] == [one.law for one in names["report"]]
