@@ -62,6 +62,25 @@ fn crates_package_and_changelog_have_one_version() {
     assert_eq!(newest.split([',', ' ']).next(), Some(version.as_str()), "CHANGELOG.md");
 }
 
+/// What a reader copies from pages, and compares with what is printed.
+#[test]
+fn pages_and_manifests_name_this_version() {
+    let version = version();
+    for (path, words, count) in [
+        ("docs/src/install.md", format!("mile-{version}-x86_64-linux-gnu"), 2),
+        ("docs/src/install.md", format!("\nmile {version}\n"), 1),
+        ("docs/src/install.md", format!("Version {version} "), 1),
+        ("docs/src/introduction.md", format!("Version {version} "), 1),
+        ("docs/src/python.md", format!("version {version} "), 1),
+        ("docs/src/deploy/kubernetes.yml", format!("/mile:{version}\n"), 1),
+        ("README.md", format!("Version {version} "), 1),
+        ("python/README.md", format!("version {version} "), 1),
+        ("CONTRIBUTING.md", format!("`v{version}`"), 1),
+    ] {
+        assert_eq!(text(path).matches(&words).count(), count, "{path}: {words:?}");
+    }
+}
+
 /// A wheel and a program of the same release have the same code.
 #[test]
 fn the_package_is_built_from_the_crates_that_the_program_is_built_from() {

@@ -43,6 +43,40 @@ fn folder_with(name: &str, content: &str) -> tempfile::TempDir {
 }
 
 #[test]
+fn the_version_says_the_commit_the_features_and_the_kernels_of_this_cpu() {
+    let said = text(&mile(Path::new("."), &["--version"]).stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let [version, commit, features, cpu] = lines[..] else { panic!("{said}") };
+    assert_eq!(version, format!("mile {}", env!("CARGO_PKG_VERSION")));
+    // Whoever builds can name it; otherwise it is that of the checkout.
+    let head = || {
+        let mut git = Command::new("git");
+        let asked = git.args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let output = asked.output().ok().filter(|output| output.status.success())?;
+        Some(text(&output.stdout).trim().to_owned())
+    };
+    let expected = std::env::var("MILE_COMMIT").ok().or_else(head);
+    assert_eq!(commit, format!("commit: {}", expected.as_deref().unwrap_or("unknown")));
+    let all = [("cuda", cfg!(feature = "cuda")), ("mpi", cfg!(feature = "mpi"))];
+    let built: Vec<&str> = all.iter().filter(|(_, built)| *built).map(|(name, _)| *name).collect();
+    assert_eq!(
+        features,
+        format!("features: {}", if built.is_empty() { "none".to_owned() } else { built.join(", ") })
+    );
+    // What Linux says of this CPU.
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has = |names: &[&str]| names.iter().all(|name| flags.split_whitespace().any(|flag| flag == *name));
+    let kernels = match () {
+        () if has(&["avx512f", "avx512bw", "avx512vl", "fma"]) => "AVX-512",
+        () if has(&["avx2", "fma"]) => "AVX2",
+        () => "portable",
+    };
+    assert_eq!(cpu, format!("CPU: {kernels} kernels"));
+    // One line, for scripts.
+    assert_eq!(text(&mile(Path::new("."), &["-V"]).stdout), format!("{version}\n"));
+}
+
+#[test]
 fn a_run_prints_a_table_and_keeps_its_directory() {
     let folder = folder_with("small.toml", SMALL);
     let output = mile(folder.path(), &["run", "small.toml"]);

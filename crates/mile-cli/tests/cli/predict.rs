@@ -238,6 +238,44 @@ fn networks_predict_for_arrays_and_are_measured_as_in_the_run() {
     assert!(refused(folder, &["evaluate", "run", "test-x.npy"]).contains("--targets"));
 }
 
+/// A grey picture of seven columns and five rows.
+fn write_picture(path: &Path, pixels: &[u8]) {
+    let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), 7, 5);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.write_header().unwrap().write_image_data(pixels).unwrap();
+}
+
+#[test]
+fn pictures_are_predicted_as_arrays_of_their_pixels() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let pixels =
+        |k: usize| -> Vec<u8> { (0..35).map(|j| (127.0 * (1.0 + value(35 * k + j))) as u8).collect() };
+    let samples = |range: std::ops::Range<usize>| range.flat_map(pixels).collect::<Vec<u8>>();
+    std::fs::write(folder.join("x.npy"), npy("(40, 5, 7, 1)", "|u1", samples(0..40))).unwrap();
+    std::fs::write(folder.join("y.npy"), npy("(40,)", "|u1", (0..40).map(|k| k % 3).collect())).unwrap();
+    let file = "name = 'p'\nrounds = 10\n[network]\nagents = 2\ntopology = 'path'\n[problem]\nkind = 'arrays'\ninputs = 'x.npy'\n\
+                targets = 'y.npy'\nbatch = 8\nmodel = [{ kind = 'conv', out = 3, kernel = 3 }, { kind = 'relu' }, { kind = 'dense', out = 3 }]\n\
+                [[algorithm]]\nname = 'mile'\nlocal_steps = 3\nstep_size = 0.1\n";
+    std::fs::write(folder.join("p.toml"), file).unwrap();
+    said(folder, &["run", "p.toml", "--out", "run", "--quiet"]);
+    std::fs::write(folder.join("two.npy"), npy("(2, 5, 7, 1)", "|u1", samples(7..9))).unwrap();
+    std::fs::create_dir(folder.join("pictures")).unwrap();
+    // In the order of their names, which is another one than that in which they are written.
+    write_picture(&folder.join("pictures/b.png"), &pixels(8));
+    write_picture(&folder.join("pictures/a.png"), &pixels(7));
+    let of_arrays = cells(&said(folder, &["predict", "run", "two.npy"]));
+    let of_pictures = cells(&said(folder, &["predict", "run", "pictures"]));
+    let files: Vec<&str> = of_pictures.iter().map(|row| &*row[0]).collect();
+    assert_eq!(files, ["file", "a.png", "b.png"]);
+    assert!(of_pictures.iter().zip(&of_arrays).all(|(picture, array)| picture[1..] == array[..]));
+    assert_ne!(of_arrays[1][1..], of_arrays[2][1..]);
+    let one = cells(&said(folder, &["predict", "run", "pictures/b.png"]));
+    assert_eq!(one[1..], of_pictures[2..]);
+    std::fs::write(folder.join("broken.png"), &samples(0..3)).unwrap();
+    assert!(refused(folder, &["predict", "run", "broken.png"]).contains("broken.png"));
+}
+
 #[test]
 fn a_run_on_images_is_measured_on_the_test_set_of_its_data_set() {
     let folder = tempfile::tempdir().unwrap();
