@@ -120,6 +120,12 @@ def with_a_longer_message(s: contract.Agents) -> None:
     s.send(0, 1, [1.0])
 
 
+def with_a_silent_agent(s: contract.Agents) -> None:
+    mixed = s.x - STEP_SIZE * s.gradient(s.x)
+    for agent in range(1, s.agents):
+        s.send(agent, s.neighbours[agent][0], mixed[agent])
+
+
 def with_a_gradient_too_many(s: contract.Agents) -> None:
     led(s)
     s.gradient_of(3, s.x[3])
@@ -156,6 +162,12 @@ def with_chance(s: contract.Agents) -> None:
 def test_each_law_is_broken_by_a_method_of_its_own(step: Method, laws: set[str]) -> None:
     ends = {"minimum of quadratics", "stationary point", "agreement"}
     assert broken(step, **LED | {"rounds": 1}) == laws | ends
+
+
+def test_costs_that_are_not_those_of_all_agents_are_shown() -> None:
+    report = contract.check(with_a_silent_agent, sent=1, gradients=1, rounds=1)
+    assert report["vectors sent"].measured == 0 and report["vectors sent"].holds is False
+    assert contract.check(with_a_silent_agent, rounds=1)["vectors sent"].measured == 1
 
 
 def test_a_wrong_step_size_or_tracker_is_found() -> None:
