@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a release from this checkout: `release/build.sh` builds everything, `release/build.sh wheel static` these parts. The parts:
+# Builds a release from this checkout: `release/build.sh` builds everything, `release/build.sh wheel static` these parts. With --twice before them
+# everything is made a second time from what is compiled by then, and has to have the same bytes. The parts:
 #   wheel     the Python package, with the command in it, and the program of the same compilation: for any Linux with glibc 2.17 or newer
 #   static    the program without shared libraries and without GPUs: with musl where its standard library is installed, otherwise with glibc
 #   sources   the source distribution of the Python package, and the crates in the order in which they are published
@@ -22,6 +23,8 @@ readonly triple=$ARCHITECTURE-unknown-linux-gnu
 say() { echo "release: $*"; }
 die() { echo "release/build.sh: $*" >&2; exit 2; }
 
+twice=false
+if [ "${1:-}" = --twice ]; then twice=true; shift; fi
 parts=("$@")
 [ $# != 0 ] || parts=(wheel static sources docs licences)
 for part in "${parts[@]}"; do
@@ -147,7 +150,19 @@ build_licences() {
     release/licences.py
 }
 
+write_checksums() { (cd "$dist" && sha256sum $(ls | grep -v '^SHA256SUMS$') > SHA256SUMS); }
+
 for part in "${parts[@]}"; do "build_$part"; done
-cd "$dist"
-sha256sum $(ls | grep -v '^SHA256SUMS$') > SHA256SUMS
-say "in $dist: $(wc -l < SHA256SUMS) files and their checksums"
+write_checksums
+say "in $dist: $(wc -l < "$dist/SHA256SUMS") files and their checksums"
+if $twice; then
+    first=$dist dist=$tools/again
+    rm -rf "$dist"
+    mkdir "$dist"
+    for part in "${parts[@]}"; do
+        if [ "$part" != licences ]; then "build_$part" > /dev/null; fi
+    done
+    write_checksums
+    (cd "$first" && sha256sum --quiet --check "$dist/SHA256SUMS") || { say "FAILED: a second time these files are others"; exit 1; }
+    say "$(wc -l < "$dist/SHA256SUMS") files have the same bytes a second time"
+fi

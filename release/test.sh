@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Installs what release/build.sh built into clean places and takes the first steps there: the wheel in a new virtual environment, the static
-# program in an empty root, the image's root file system made with debootstrap. As root; returns 77 where that cannot be done.
-# With names of parts (files wheel static image) only these.
+# program in an empty root, the image's root file system made with debootstrap, where a Slurm and another Python are installed too. As root;
+# returns 77 where that cannot be done. With names of parts (files wheel static image clusters contract) only these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$(realpath "${MILE_DIST:-$target/dist}")
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-readonly MOST_MIB=30 SUITE=bookworm USER_ID=10001
+readonly MOST_MIB=30 SUITE=trixie USER_ID=10001
 say() { echo "release: $*"; }
 cannot() { say "cannot run: $*"; exit 77; }
 fail() { say "FAILED: $*"; exit 1; }
 [ "$(id -u)" = 0 ] || cannot "changing the root takes root"
 
 work=$(mktemp -d)
+image=$work/image
 clean() {
     local root
+    stop_slurm
     for root in image empty; do
         if mountpoint -q "$work/$root/proc"; then umount "$work/$root/proc"; fi
     done
@@ -57,6 +59,21 @@ test_files() {
         [ "$("$folder/mile" -V)" = "mile $version" ] || fail "$archive is another version"
         ! grep -aqF -e "$root/" -e "$HOME/" "$folder/mile" || fail "$archive: paths of this machine are in the program"
     done
+    local name=mile_learn-$version crate
+    has "$dist/$name.tar.gz" "$name/PKG-INFO" "$name/pyproject.toml" "$name/mile/contract/__init__.py" "$name/mile/py.typed" "$name/crates/mile-cli/src/lib.rs"
+    while read -r crate; do
+        has "$dist/$crate-$version.crate" "$crate-$version/Cargo.toml" "$crate-$version/src/lib.rs"
+    done < "$dist/crates.txt"
+    has "$dist/mile-$version-docs.tar.gz" "mile-$version-docs/index.html" "mile-$version-docs/contract.html" "mile-$version-docs/deploy/kubernetes.yml"
+    say "the source distribution, $(wc -l < "$dist/crates.txt") crates and the documentation have what they should"
+}
+
+# An archive has files.
+has() {
+    local archive=$1 file list
+    shift
+    list=$(tar -tzf "$archive") || fail "$archive cannot be read"
+    for file in "$@"; do grep -qxF "$file" <<< "$list" || fail "$archive has no $file"; done
 }
 
 test_wheel() {
@@ -109,10 +126,11 @@ test_static() {
     say "the static program works in a root with nothing else"
 }
 
-# The root file system that release/Containerfile describes.
-test_image() {
+# The image, made once: the root file system that release/Containerfile describes, its entry point and its command.
+entry=() command=()
+make_image() {
+    [ ! -d "$image" ] || return 0
     command -v debootstrap > /dev/null || cannot "no debootstrap"
-    local image=$work/image agent agents=()
     mkdir -p "$work/context"
     tar -xzf "$dist/mile-$version-x86_64-linux-gnu.tar.gz" --strip-components=1 -C "$work/context"
     local mirror
@@ -123,26 +141,120 @@ test_image() {
         # shellcheck disable=SC2086,SC2128
         if [[ $to == */ ]]; then mkdir -p "$to"; (cd "$work/context" && cp $files "$to"); else (cd "$work/context" && install -D -m 755 $files "$to"); fi
     done
-    mount -t proc proc "$image/proc"
-    local entry
-    entry=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]/\1/p' release/Containerfile)
-    inside() { chroot --userspec=$USER_ID:$USER_ID "$image" "$entry" "$@"; }
     mkdir -p "$image/data"
-    cp "$work/small.toml" "$image/data/"
-    chown -R $USER_ID:$USER_ID "$image/data"
-    inside run /data/small.toml --out /data/run --quiet
-    inside swarm /data/small.toml --emit /data/deploy --host 0=127.0.0.1:7301 --host 1=127.0.0.1:7302 > /dev/null
+    mount -t proc proc "$image/proc"
+    mapfile -t entry < <(words_of ENTRYPOINT)
+    mapfile -t command < <(words_of CMD)
+    [ ${#entry[@]} != 0 ] && [ ${#command[@]} != 0 ] || fail "expected an entry point and a command in release/Containerfile"
+}
+
+words_of() { sed -n "s/^$1 \(\[.*\]\)\$/\1/p" release/Containerfile | python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")'; }
+
+# What an engine runs: the entry point with a folder as the volume, and with the image's command unless another one is given.
+container() {
+    local folder=$1
+    shift
+    [ $# != 0 ] || set -- "${command[@]}"
+    unshare --mount sh -c 'mount --bind "$1" "$2/data" && user=$3 && cd "$2" && shift 3 && exec chroot --userspec="$user:$user" . "$@"' \
+        sh "$folder" "$image" $USER_ID "${entry[@]}" "$@"
+}
+
+install_in_image() {
+    chroot "$image" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@" > "$work/apt.txt" 2>&1 || cannot "apt-get: $(tail -n 2 "$work/apt.txt")"
+}
+
+test_image() {
+    make_image
+    local data=$work/data agent agents=()
+    mkdir "$data"
+    cp "$work/small.toml" "$data/"
+    chown -R $USER_ID:$USER_ID "$data"
+    container "$data" run /data/small.toml --out /data/run --quiet
+    container "$data" swarm /data/small.toml --emit /data/deploy --host 0=127.0.0.1:7301 --host 1=127.0.0.1:7302 > /dev/null
     for agent in 0 1; do
-        inside agent "/data/deploy/agents/$agent/agent.toml" 2> "$work/agent-$agent.txt" &
+        container "$data/deploy/agents/$agent" 2> "$work/agent-$agent.txt" &
         agents+=($!)
     done
     for agent in "${agents[@]}"; do wait "$agent" || fail "an agent of the image: $(cat "$work"/agent-?.txt)"; done
-    inside gather /data/deploy --out /data/gathered > /dev/null
-    same_models "$image/data/run" "$image/data/gathered"
+    container "$data" gather /data/deploy --out /data/gathered > /dev/null
+    same_models "$data/run" "$data/gathered"
     say "two agents of the image end with the numbers of one process"
 }
 
+# A Slurm of four nodes in the image's root, all of them this machine.
+start_slurm() {
+    local host node
+    host=$(hostname)
+    install_in_image slurmctld slurmd slurm-client munge
+    echo "127.0.0.1 localhost $host" > "$image/etc/hosts"
+    mkdir -p "$image/etc/slurm" "$image/run/munge"
+    echo "CgroupPlugin=disabled" > "$image/etc/slurm/cgroup.conf"
+    cat > "$image/etc/slurm/slurm.conf" << SLURM
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=root
+StateSaveLocation=/var/lib/slurm/state
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdSpoolDir=/var/spool/slurmd.%n
+SlurmdPidFile=/run/slurmd-%n.pid
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+NodeName=node[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[17001-17004] CPUs=32
+PartitionName=all Nodes=ALL Default=YES
+SLURM
+    chroot "$image" sh -c 'mkdir -p /var/lib/slurm/state && chown munge /run/munge && runuser -u munge -- munged && slurmctld' 2> "$work/slurm.txt" \
+        || cannot "Slurm: $(tail -n 2 "$work/slurm.txt")"
+    for node in 1 2 3 4; do chroot "$image" slurmd -N "node$node"; done
+    chroot "$image" timeout 60 sh -c 'until [ "$(sinfo --noheader --format=%T)" = idle ]; do sleep 0.2; done' || cannot "Slurm's nodes: $(chroot "$image" sinfo)"
+}
+
+stop_slurm() {
+    local file pid
+    for file in "$image"/run/slurmd-node?.pid "$image/run/slurmctld.pid" "$image/run/munge/munged.pid"; do
+        if [ -e "$file" ]; then
+            pid=$(cat "$file")
+            if kill "$pid" 2> /dev/null; then timeout 20 tail --pid="$pid" --follow /dev/null || true; fi
+        fi
+    done
+}
+
+# What docs/src/deploy has for clusters: the StatefulSet by the schema of Kubernetes, the scripts by a Slurm, which also runs one.
+test_clusters() {
+    local deploy=docs/src/deploy jobs=$image/jobs
+    python3 -m venv "$work/kubernetes"
+    "$work/kubernetes/bin/pip" install --quiet --disable-pip-version-check kubernetes-validate==1.37.0
+    "$work/kubernetes/bin/kubernetes-validate" --strict --quiet $deploy/kubernetes.yml || fail "$deploy/kubernetes.yml"
+    sed 's/serviceName/servceName/' $deploy/kubernetes.yml > "$work/misspelt.yml"
+    ! "$work/kubernetes/bin/kubernetes-validate" --strict --quiet "$work/misspelt.yml" > /dev/null || fail "a misspelt key of a StatefulSet is accepted"
+    make_image
+    start_slurm
+    mkdir "$jobs"
+    cp "$work/small.toml" $deploy/slurm-*.sh "$jobs/"
+    chroot "$image" sh -ec 'cd /jobs; sbatch --test-only slurm-mpi.sh small.toml; sbatch --test-only slurm-agents.sh small.toml' || fail "Slurm refuses a script of $deploy"
+    ! chroot "$image" sbatch --test-only --nodes=5 /jobs/slurm-mpi.sh 2> /dev/null || fail "a Slurm of four nodes accepts a job of five"
+    chroot "$image" sh -ec 'cd /jobs; timeout 120 sbatch --wait --ntasks=2 --cpus-per-task=1 slurm-agents.sh small.toml; mile run small.toml --out run --quiet' > /dev/null \
+        || fail "the agents' job: $(cat "$jobs"/slurm-*.out)"
+    same_models "$jobs/run" "$jobs/runs/mile-agents-gathered"
+    stop_slurm
+    say "Kubernetes and Slurm accept what is deployed to them; two agents of a Slurm job end with the numbers of one process"
+}
+
+# The wheel with another Python, that of the image's Debian, and there the methods of another package under the contract.
+test_contract() {
+    make_image
+    install_in_image python3-venv
+    # Certificates that this machine trusts.
+    if [ -e /etc/ssl/certs/ca-certificates.crt ]; then cp /etc/ssl/certs/ca-certificates.crt "$image/etc/ssl/certs/"; fi
+    cp "$dist"/mile_learn-"$version"-*.whl bench/contract/check.py "$image/tmp/"
+    # Its dependency is compiled where there is a compiler; its Python sources do the same.
+    chroot "$image" env HATCH_BUILD_NO_HOOKS=true sh -ec 'python3 -m venv /peers; /peers/bin/pip install --quiet --disable-pip-version-check decent-bench==0.3.0 /tmp/*.whl'
+    chroot "$image" /peers/bin/python /tmp/check.py > "$work/contract.txt" || fail "the contract: $(cat "$work/contract.txt")"
+    say "the wheel works with $(chroot "$image" /peers/bin/python --version); LED and K-GT of decent-bench keep and break the laws that bench/contract says"
+}
+
 parts=("$@")
-[ $# != 0 ] || parts=(files wheel static image)
+[ $# != 0 ] || parts=(files wheel static image clusters contract)
 for part in "${parts[@]}"; do "test_$part"; done
 say "all is well"
