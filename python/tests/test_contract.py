@@ -25,7 +25,7 @@ def without_corrections(s: contract.Agents) -> None:
 
 
 LED: dict[str, Any] = {
-    "start": without_corrections, "zero_sum": ["y"], "step_size": STEP_SIZE, "sent": 1, "gradients": LOCAL_STEPS, "stored": 2, "rounds": 800,
+    "start": without_corrections, "zero_sum": ["y"], "step_size": STEP_SIZE, "sent": 1, "gradients": LOCAL_STEPS, "stored": 2, "rounds": 300,
 }
 
 
