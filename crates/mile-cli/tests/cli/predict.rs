@@ -272,7 +272,7 @@ fn pictures_are_predicted_as_arrays_of_their_pixels() {
     assert_ne!(of_arrays[1][1..], of_arrays[2][1..]);
     let one = cells(&said(folder, &["predict", "run", "pictures/b.png"]));
     assert_eq!(one[1..], of_pictures[2..]);
-    std::fs::write(folder.join("broken.png"), &samples(0..3)).unwrap();
+    std::fs::write(folder.join("broken.png"), samples(0..3)).unwrap();
     assert!(refused(folder, &["predict", "run", "broken.png"]).contains("broken.png"));
 }
 
