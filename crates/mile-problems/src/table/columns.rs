@@ -18,7 +18,7 @@ use crate::error::DataFileError;
 use crate::reading::{self, Reading};
 
 /// Bytes at the beginning of a file that say what it is.
-pub(super) const MARK: u64 = 6;
+pub(super) const MARK: u64 = 24;
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
 

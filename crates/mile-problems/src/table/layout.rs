@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use mile::problems::Loss;
 use mile_nn::partition::Partition;
 
 use super::bad;
@@ -23,6 +24,16 @@ pub(super) enum Role {
     Number(usize),
     /// A word, at this place among the words of a row.
     Word(usize),
+}
+
+/// A column whose numbers may be too small for their use.
+#[derive(Clone, Debug)]
+struct Bounded {
+    column: usize,
+    /// The place among the numbers of a row.
+    place: usize,
+    expected: &'static str,
+    allows_zero: bool,
 }
 
 /// The columns of a file, and the features that they give.
@@ -46,6 +57,7 @@ pub(super) struct Layout {
     pub(super) numbers: usize,
     /// Number of words in a row.
     pub(super) words: usize,
+    bounded: Vec<Bounded>,
     /// How the numbers of each column are written.
     formats: Vec<NumberFormat>,
     /// For each column, words that stand for a missing value, besides those that always do.
@@ -135,6 +147,7 @@ impl Layout {
             owner: None,
             numbers: 0,
             words: 0,
+            bounded: Vec::new(),
             formats: vec![NumberFormat::Plain; header.len()],
             missing_words: vec![here.spec.files.written.missing_words.clone(); header.len()],
             place,
@@ -151,6 +164,23 @@ impl Layout {
             _ => None,
         };
         (layout.weight, layout.offset) = (number(weight), number(offset));
+        let is_exposure = here.spec.columns.offset.as_ref().is_some_and(|offset| offset.is_exposure);
+        for (column, applies, expected, allows_zero) in [
+            (weight, true, "a weight of at least 0", true),
+            (offset, is_exposure, "an exposure above 0", false),
+            (
+                target,
+                here.spec.objective.loss == Loss::Poisson,
+                "a count of at least 0, for the loss poisson",
+                true,
+            ),
+        ] {
+            if let Some(column) = column.filter(|_| applies)
+                && let Role::Number(place) = layout.roles[column]
+            {
+                layout.bounded.push(Bounded { column, place, expected, allows_zero });
+            }
+        }
         layout.owner = owner.map(|k| layout.assign(k, true));
         for (name, words) in &here.spec.files.written.missing_words_of {
             layout.missing_words[find(name, "missing_words")?] = words.clone();
@@ -165,6 +195,16 @@ impl Layout {
             layout.formats[k] = *format;
         }
         Ok(layout)
+    }
+
+    /// The first number of a row that is too small for its use: its column, and what is wrong with it.
+    pub(super) fn too_small(&self, numbers: &[f64]) -> Option<(usize, String)> {
+        let is_below = |one: &&Bounded| {
+            let number = numbers[one.place];
+            number < 0.0 || (number == 0.0 && !one.allows_zero)
+        };
+        let one = self.bounded.iter().find(is_below)?;
+        Some((one.column, format!("expected {}, got {}", one.expected, numbers[one.place])))
     }
 
     /// What is read of each column.

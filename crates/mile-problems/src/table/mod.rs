@@ -10,6 +10,7 @@ mod decimal;
 mod divide;
 mod divided;
 mod encode;
+mod foreign;
 mod form;
 mod formats;
 mod here;

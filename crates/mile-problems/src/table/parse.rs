@@ -357,6 +357,9 @@ impl Parser<'_> {
             part.dropped += 1;
             return Ok(());
         }
+        if let Some((column, problem)) = layout.too_small(&part.numbers[first..]) {
+            return Err(bad(self.path, Some(record.place()), Some(&layout.header[column]), problem));
+        }
         part.rows += 1;
         if take != Take::Row {
             part.numbers.truncate(first);

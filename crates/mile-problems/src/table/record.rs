@@ -166,7 +166,8 @@ fn uneven(path: &Path, block: &TextBlock, begun: usize, columns: usize, fields: 
         Some(b'#') => "; if lines that begin with # are comments, set comment = \"#\" in [problem]",
         _ => "",
     };
-    let problem = format!("expected {columns} fields, as in the header, got {fields}{hint}");
+    let s = if columns == 1 { "" } else { "s" };
+    let problem = format!("expected {columns} field{s}, as in the header, got {fields}{hint}");
     bad(path, Some(FilePlace::Line(line_of(block, begun))), None, problem)
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::bad;
 use super::columns::{self, ColumnSource};
+use super::foreign;
 use super::record::Block;
 use super::text::TextSource;
 use super::written::TextForm;
@@ -46,6 +47,9 @@ impl<'a> Source<'a> {
         file.by_ref().take(columns::MARK).read_to_end(&mut first).map_err(unreadable)?;
         if let Some(kind) = columns::kind(&first) {
             return ColumnSource::open(path, kind, reading).map(Self::Columns);
+        }
+        if let Some(kind) = foreign::kind(&first) {
+            return Err(bad(path, None, None, format!("expected a CSV, Parquet or Arrow file, got {kind}")));
         }
         let whole = Cursor::new(first).chain(Counted { file, reading });
         TextSource::open(path, Box::new(whole), form, expected).map(Self::Text)

@@ -80,22 +80,24 @@ impl<'a> TextSource<'a> {
         }
         refuse_utf16(path, &ahead)?;
         let ended = read < BLOCK;
-        let delimiter = match form.delimiter {
+        let named = named_delimiter(&ahead);
+        ahead.drain(..named.map_or(0, |(_, end)| end));
+        let delimiter = match form.delimiter.or(named.map(|(delimiter, _)| delimiter)) {
             Some(delimiter) => delimiter,
             None => recognize(path, complete(&ahead, ended), form.comment, expected)?,
         };
         let dialect = Dialect { delimiter, comment: form.comment };
-        let (path, header) = (path.to_owned(), Vec::new());
-        let mut source = Self { path, header, dialect, comments: 0, input, ahead, line: 1, ended };
+        let (path, header, line) = (path.to_owned(), Vec::new(), if named.is_some() { 2 } else { 1 });
+        let mut source = Self { path, header, dialect, comments: 0, input, ahead, line, ended };
         source.read_header()?;
         Ok(source)
     }
 
     fn read_header(&mut self) -> Result<(), DataFileError> {
-        let first = Some(FilePlace::Line(1));
+        let first = Some(FilePlace::Line(self.line));
         let mut reader = records(&self.ahead[..], self.dialect);
         let mut record = csv::StringRecord::new();
-        reader.read_record(&mut record).map_err(|_| not_utf8(&self.path, &self.ahead, 1))?;
+        reader.read_record(&mut record).map_err(|_| not_utf8(&self.path, &self.ahead, self.line))?;
         self.header = record.iter().map(|name| name.trim().to_owned()).collect();
         if self.header.iter().all(String::is_empty) {
             let problem = "empty; the first line must name the columns";
@@ -144,6 +146,17 @@ fn peek<'a>(
     let mut first = Vec::new();
     input.by_ref().take(bytes).read_to_end(&mut first)?;
     Ok((first.clone(), Box::new(Cursor::new(first).chain(input))))
+}
+
+/// The delimiter that a first line such as `sep=;` names for Excel, and where the next line begins.
+fn named_delimiter(text: &[u8]) -> Option<(u8, usize)> {
+    let rest = text.strip_prefix(b"sep=")?;
+    let (delimiter, end) = match rest {
+        [delimiter, b'\n', ..] => (*delimiter, 6),
+        [delimiter, b'\r', b'\n', ..] => (*delimiter, 7),
+        _ => return None,
+    };
+    DELIMITERS.iter().any(|(known, _)| *known == delimiter).then_some((delimiter, end))
 }
 
 /// Refuses a text in which every second byte is zero.

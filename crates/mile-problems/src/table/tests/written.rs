@@ -63,6 +63,49 @@ fn other_encodings_are_read_or_named() {
 
 #[cfg(unix)]
 #[test]
+fn files_that_are_no_tables_are_named_by_what_they_are() {
+    let folder = Folder::with(&[]);
+    for (bytes, name) in [
+        (&b"PK\x03\x04\x14\x00xl/workbook.xml"[..], "ZIP"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel"),
+        (b"\x28\xb5\x2f\xfd\x24\x00", "zstd"),
+        (b"\x93NUMPY\x01\x00", "arrays"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:a\n", "git lfs"),
+        (b"<!DOCTYPE html>\n<html><body>a, b</body></html>\n", "web page"),
+        (b"[{\"a\": 1, \"y\": 2}]", "JSON"),
+        (b"\xff\xfe\x00\x00a\x00\x00\x00", "UTF-32"),
+    ] {
+        folder.put("all.csv", bytes);
+        folder.refuses(1, "", &["all.csv", name]);
+    }
+    folder.put("all.csv", b"version,y\n1,2\n");
+    assert_eq!(folder.load(1, "").unwrap().shards[0], numbers(&[1.0], &[2.0]));
+}
+
+#[test]
+fn a_first_line_that_names_the_delimiter_is_no_header() {
+    for (mark, end) in [("", "\n"), ("\u{feff}", "\r\n")] {
+        let text = format!("{mark}sep=;{end}a;y{end}1;2{end}");
+        assert_eq!(shard(&text, ""), numbers(&[1.0], &[2.0]));
+        refuses(&format!("{text}3;4;5{end}"), "", &["line 4"]);
+    }
+    refuses("sep=;\n;\n1;2\n", "", &["line 2"]);
+    assert_eq!(shard("sep=,y\n1,2\n", ""), numbers(&[1.0], &[2.0]), "a column of this name");
+}
+
+#[test]
+fn numbers_that_are_too_small_for_their_use_are_named_by_line_and_column() {
+    let text = "a,b,y\n1,1,1\n2,0,0\n3,-1,-2\n";
+    refuses(text, "weights = 'b'", &["all.csv", "line 4", "b", "-1"]);
+    refuses(text, "loss = 'poisson'\nexposure = 'b'", &["line 3", "b", "exposure", "0"]);
+    refuses(text, "loss = 'poisson'\noffset = 'b'", &["line 4", "y", "-2"]);
+    assert_eq!(shard("a,b,y\n1,0,-2\n", "weights = 'b'").weights, [0.0]);
+    // A row that is left out is not looked at.
+    let gap = "a,b,y\n1,1,1\n,-1,1\n";
+    assert_eq!(one(gap, "weights = 'b'\nmissing = 'drop'").unwrap().shards[0].weights, [1.0]);
+}
+
+#[test]
 fn a_pipe_is_refused_before_it_is_opened() {
     let folder = Folder::with(&[]);
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("all.csv")).status().unwrap();
