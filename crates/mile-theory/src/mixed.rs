@@ -4,7 +4,8 @@
 //! couple the modes, and so do changing edges; both reduce the stable step size of some methods considerably. There is no closed form,
 //! so it is measured by running the method's own code, on the edges of each round, on sixteen families of
 //! two-dimensional quadratics with curvatures 0.02 L and L: agents with high and low curvature in several patterns, and randomly rotated
-//! Hessians. The result is the worst of the sixteen; worse families may exist.
+//! Hessians. Where edges change, there are twelve more, in which all agents have the same of 24 curvatures between these: weights that change
+//! in step with the oscillation of a method with momentum can excite it. The result is the worst of them; worse families may exist.
 //!
 //! This limit, [`StepLimits::different`], is the one that `step_size = "auto"` stays below and that advice before a run warns of.
 
@@ -35,6 +36,8 @@ const MAX_AGENTS: usize = 64;
 const AUTO_SHARE: f64 = 0.5;
 /// The smallest rate of the step of `"auto"`, as a share of the best rate of the steps up to it.
 const SLOWEST: f64 = 0.2;
+/// The same where edges change: there the rate is that of a sample of rounds, and in a longer run it may be smaller.
+const VARYING_SLOWEST: f64 = 0.5;
 /// Steps that are tried, each this share of the one before.
 const SMALLER_STEPS: i32 = 9;
 const SMALLER: f64 = 0.6;
@@ -42,7 +45,8 @@ const SMALLER: f64 = 0.6;
 const PLANES: usize = 16;
 /// Planes from this one on have rotated Hessians.
 const ROTATED: usize = 10;
-const COLUMNS: usize = 2 * PLANES;
+/// Planes of equal Hessians where edges change.
+const EQUAL: usize = 12;
 /// The low curvature, in units of L.
 const LOW_CURVATURE: f64 = 0.02;
 /// Rounds before the measurement (burn-in).
@@ -67,18 +71,19 @@ type Hessian = (f64, f64, f64);
 
 /// `f_i(x) = 1/2 sum_k x_k' H_ik x_k` over planes k, with different Hessians per agent.
 struct DifferentHessians {
-    hessians: Vec<[Hessian; PLANES]>,
+    hessians: Vec<Vec<Hessian>>,
 }
 
 impl DifferentHessians {
     /// High and low curvatures in several patterns over the agents, then randomly rotated Hessians. Where edges change, agents are not
-    /// alike even on a ring: there some patterns are those in which all but one agent curve, or all do, instead of random ones.
+    /// alike even on a ring: there some patterns are those in which all but one agent curve, or all do, instead of random ones, and
+    /// equal Hessians with curvatures between the low and the high follow.
     fn new(agents: usize, varies: bool) -> Self {
         let mut random = stream(0, Purpose::Probe, 4, agents as u64);
         let mut hessians_of = |agent: usize| {
             let level = |high: bool| if high { 1.0 } else { LOW_CURVATURE };
             let both = |x: bool, y: bool| (level(x), 0.0, level(y));
-            let mut hessians = [(0.0, 0.0, 0.0); PLANES];
+            let mut hessians = vec![(0.0, 0.0, 0.0); PLANES];
             hessians[0] = both(agent.is_multiple_of(2), 2 * agent < agents);
             hessians[1] = both(agent == 0, agent != 0);
             hessians[2] = both(agent % 4 < 2, agent % 4 == 1 || agent % 4 == 2);
@@ -94,9 +99,16 @@ impl DifferentHessians {
                 *rotated =
                     (c + LOW_CURVATURE * s, (1.0 - LOW_CURVATURE) * sine * cosine, s + LOW_CURVATURE * c);
             }
+            let between = |k: usize| LOW_CURVATURE.powf(k as f64 / (2 * EQUAL) as f64);
+            let equal = (0..EQUAL).map(|k| (between(2 * k), 0.0, between(2 * k + 1)));
+            hessians.extend(equal.filter(|_| varies));
             hessians
         };
         Self { hessians: (0..agents).map(&mut hessians_of).collect() }
+    }
+
+    fn planes(&self) -> usize {
+        self.hessians.first().map_or(0, Vec::len)
     }
 }
 
@@ -106,18 +118,18 @@ impl Problem<f64> for DifferentHessians {
     }
 
     fn dim(&self) -> usize {
-        COLUMNS
+        2 * self.planes()
     }
 
     fn loss(&self, agent: usize, x: &[f64]) -> Result<f64, Failure> {
-        let mut gradient = [0.0; COLUMNS];
+        let mut gradient = vec![0.0; x.len()];
         self.gradient(agent, x, &mut gradient)?;
         Ok(gradient.iter().zip(x).map(|(g, x)| 0.5 * g * x).sum())
     }
 
     fn gradient(&self, agent: usize, x: &[f64], gradient: &mut [f64]) -> Result<(), Failure> {
         let planes = x.chunks_exact(2).zip(gradient.chunks_exact_mut(2));
-        for ((x, g), (xx, xy, yy)) in planes.zip(self.hessians[agent]) {
+        for ((x, g), &(xx, xy, yy)) in planes.zip(&self.hessians[agent]) {
             (g[0], g[1]) = (xx * x[0] + xy * x[1], xy * x[0] + yy * x[1]);
         }
         Ok(())
@@ -154,8 +166,8 @@ impl StepLimits {
 }
 
 /// The step size of `"auto"`, in units of 1/L: `share` times half of the limit, or less where the slowest family would then shrink more than
-/// five times as slowly as with a smaller step. Trackers converge ever more slowly towards their limit. 0 if the method is unstable
-/// with every step size.
+/// five times as slowly as with a smaller step, or twice where edges change. Trackers converge ever more slowly towards their limit. 0 if
+/// the method is unstable with every step size.
 pub fn auto_step(method: &dyn Method, network: &Network, share: f64, seed: u64) -> Result<f64, TheoryError> {
     let largest = share * AUTO_SHARE * StepLimits::of(method, network, seed)?.different;
     if largest == 0.0 || network.agents() == 1 {
@@ -169,7 +181,8 @@ pub fn auto_step(method: &dyn Method, network: &Network, share: f64, seed: u64) 
         tried.push((step, -simulated.growth(method, step)?));
     }
     let best = tried.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    Ok(tried.iter().find(|(_, rate)| *rate >= SLOWEST * best).map_or(largest, |(step, _)| *step))
+    let slowest = if network.varies() { VARYING_SLOWEST } else { SLOWEST };
+    Ok(tried.iter().find(|(_, rate)| *rate >= slowest * best).map_or(largest, |(step, _)| *step))
 }
 
 /// Whether a method is stable at one step size, for agents with different Hessians, with the edges of each round.
@@ -253,14 +266,14 @@ fn growth(
 ) -> Result<f64, TheoryError> {
     let states = method.layout().state.len();
     let mut random = stream(0, Purpose::Probe, 5, 0);
-    let start: Vec<f64> = (0..network.agents() * COLUMNS).map(|_| random.random::<f64>() - 0.5).collect();
+    let start: Vec<f64> =
+        (0..network.agents() * problem.dim()).map(|_| random.random::<f64>() - 0.5).collect();
     let mut agents = Simulator::new(problem, network, method, &start, seed)?;
     let mut run = Run::start(method, Schedule::constant(step_size), &mut agents)?;
-    let mut planes = vec![(0.0f64, Vec::new()); PLANES];
+    let mut planes = vec![(0.0f64, Vec::new()); problem.planes()];
     for _ in 0..BURN_IN + ROUNDS {
         run.round(&mut agents)?;
-        for (plane, (peak, logs)) in planes.iter_mut().enumerate() {
-            let norm = norm(&agents, states, plane);
+        for ((peak, logs), norm) in planes.iter_mut().zip(norms(&agents, states, problem.dim())) {
             if norm.is_nan() || norm > FAR {
                 return Ok(f64::INFINITY);
             }
@@ -282,11 +295,13 @@ fn growth(
     Ok(planes.iter().map(of_plane).fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The norm of one plane of all state vectors together.
-fn norm(agents: &Simulator<f64>, states: usize, plane: usize) -> f64 {
-    let columns = 2 * plane..2 * plane + 2;
-    let square = |v: &[f64]| -> f64 {
-        v.chunks_exact(COLUMNS).flat_map(|row| &row[columns.clone()]).map(|v| v * v).sum()
-    };
-    (0..states).map(|k| square(agents.vector(Vector(k)))).sum::<f64>().sqrt()
+/// The norms of the planes, each over all state vectors together.
+fn norms(agents: &Simulator<f64>, states: usize, dim: usize) -> Vec<f64> {
+    let mut squares = vec![0.0; dim / 2];
+    for row in (0..states).flat_map(|k| agents.vector(Vector(k)).chunks_exact(dim)) {
+        for (square, plane) in squares.iter_mut().zip(row.chunks_exact(2)) {
+            *square += plane[0] * plane[0] + plane[1] * plane[1];
+        }
+    }
+    squares.into_iter().map(f64::sqrt).collect()
 }
