@@ -18,6 +18,7 @@ use mile::methods::{LocalSteps, Optimizer};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::optimiser::Adam;
+use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::ranks::{Alone, Together};
 use mile::run::Run;
@@ -384,6 +385,16 @@ impl Problem<f32> for Slow {
     }
 }
 
+/// A network whose edges drop at random; if they ever do, also in bursts, and with agents that are away.
+fn losing(network: Network, drop_rate: f64) -> Network {
+    let network = network.with_drop_rate(drop_rate).unwrap();
+    if drop_rate == 0.0 {
+        return network;
+    }
+    let bursts = Bursts::new(Outages::new(0.2, 0.4).unwrap(), 0.8).unwrap();
+    network.with_bursts(bursts).with_absence(Outages::new(0.1, 0.5).unwrap())
+}
+
 /// Drop rate, whether there is a penalty, and whether the graph is time-varying.
 const CASES: [(f64, bool, bool); 6] = [
     (0.0, false, false),
@@ -432,7 +443,7 @@ fn simulator_and_channels_agree(
             }
             let network =
                 if complete { network(Topology::Complete, 5, Rule::Metropolis) } else { graph.clone() };
-            let network = network.with_drop_rate(drop_rate).unwrap();
+            let network = losing(network, drop_rate);
             let network = if varying {
                 network.with_time_varying(TimeVarying::RandomMatching).unwrap()
             } else {

@@ -29,7 +29,8 @@ const ROUNDS: u64 = 12;
 /// What all agents do, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Act {
-    Step,
+    /// A local step of all agents, or of those with this own number of them.
+    Step(Option<u64>),
     /// An exchange in a round, of messages of this many bytes.
     Exchange(u64, u64),
     EndOfRound,
@@ -39,6 +40,7 @@ enum Act {
 struct Noting<'a> {
     agents: Simulator<'a, f64>,
     network: &'a Network,
+    only: Option<u64>,
     acts: Vec<Act>,
 }
 
@@ -65,7 +67,7 @@ impl Agents for Noting<'_> {
         self.agents.hosted()
     }
     fn gradient(&mut self, x: Vector, g: Vector, draw: u64) -> Result<(), AgentsError> {
-        self.acts.push(Act::Step);
+        self.acts.push(Act::Step(self.only));
         self.agents.gradient(x, g, draw)
     }
     fn combine(&mut self, y: Vector, keep: f64, terms: &[(f64, Vector)]) -> Result<(), AgentsError> {
@@ -91,6 +93,10 @@ impl Agents for Noting<'_> {
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         let bytes = self.agents.pull_compressed(round, pull)?;
         Ok(self.exchanged(round, bytes))
+    }
+    fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {
+        self.only = own;
+        self.agents.only(own)
     }
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         self.agents.apply(function, vectors)
@@ -118,6 +124,7 @@ enum Happening {
 struct Queue<'a> {
     model: &'a TimeModel,
     network: &'a Network,
+    own_steps: &'a [u64],
     acts: &'a [Act],
     events: BinaryHeap<Reverse<(u64, Happening)>>,
     /// For each agent the act it is at, the steps it has done, and the exchanges it has reached.
@@ -131,11 +138,11 @@ struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    fn run(model: &TimeModel, network: &Network, acts: &[Act]) -> Vec<Vec<f64>> {
+    fn run(model: &TimeModel, network: &Network, own_steps: &[u64], acts: &[Act]) -> Vec<Vec<f64>> {
         let n = network.agents();
         let (events, lines, arrived) = (BinaryHeap::new(), HashMap::new(), HashSet::new());
         let (at, waits, ends) = (vec![(0, 0, 0); n], vec![false; n], vec![Vec::new(); n]);
-        let mut queue = Queue { model, network, acts, events, at, waits, lines, arrived, ends };
+        let mut queue = Queue { model, network, own_steps, acts, events, at, waits, lines, arrived, ends };
         (0..n).for_each(|agent| queue.go_on(agent, 0.0));
         while let Some(Reverse((time, what))) = queue.events.pop() {
             queue.happens(f64::from_bits(time), what);
@@ -183,7 +190,11 @@ impl Queue<'_> {
                 self.at[agent].0 += 1;
                 self.go_on(agent, now);
             }
-            Some(Act::Step) => {
+            Some(Act::Step(Some(own))) if self.own_steps[agent] != *own => {
+                self.at[agent].0 += 1;
+                self.go_on(agent, now);
+            }
+            Some(Act::Step(_)) => {
                 self.at[agent] = (act + 1, steps + 1, exchanges);
                 self.plan(now + self.model.step_seconds(SEED, agent, steps), Happening::Done(agent));
             }
@@ -255,16 +266,21 @@ fn every_method_takes_the_time_of_the_events_of_its_real_run() {
     let problem = nonconvex::<f64>(AGENTS, DIM, Batch::Full);
     let model = uneven(AGENTS);
     rows().par_iter().for_each(|row| {
-        for network in [row.network(), shaky(row.network())] {
-            let entry = catalogue::find(row.name).unwrap();
+        let entry = catalogue::find(row.name).unwrap();
+        let own = row.parameters.clone().with_own_steps(vec![5, 1, 3, 2, 5, 1, 4, 2]);
+        let paced = entry.takes_own_steps().then_some(own);
+        let all: Vec<_> = [row.parameters.clone()].into_iter().chain(paced).collect();
+        let networks = [row.network(), shaky(row.network())];
+        for (network, parameters) in networks.iter().flat_map(|network| all.iter().map(move |p| (network, p)))
+        {
             // Methods with a server or public copies refuse a network that loses edges.
-            let Ok(method) = entry.build(&row.parameters, &network, SEED) else {
+            let Ok(method) = entry.build(parameters, network, SEED) else {
                 assert!(network.varies(), "{}", row.what());
                 continue;
             };
             let start = row.start::<f64>(AGENTS, DIM);
-            let agents = Simulator::new(&problem, &network, &*method, &start, SEED).unwrap();
-            let mut noting = Noting { agents, network: &network, acts: Vec::new() };
+            let agents = Simulator::new(&problem, network, &*method, &start, SEED).unwrap();
+            let mut noting = Noting { agents, network, only: None, acts: Vec::new() };
             let mut run = Run::start(&*method, Schedule::constant(0.01), &mut noting).unwrap();
             let mut costs = Vec::new();
             for _ in 0..ROUNDS {
@@ -273,11 +289,12 @@ fn every_method_takes_the_time_of_the_events_of_its_real_run() {
                 let of = run.progress().costs;
                 costs.push([of.bytes_sent, of.gradient_evals, of.exchanges, of.vectors_sent]);
             }
-            let ends = Queue::run(&model, &network, &noting.acts);
-            for (round, (ready, counted)) in walked(&network, &*method, &model).into_iter().enumerate() {
+            let own_steps = method.own_steps().unwrap_or_default();
+            let ends = Queue::run(&model, network, own_steps, &noting.acts);
+            for (round, (ready, counted)) in walked(network, &*method, &model).into_iter().enumerate() {
                 let events: Vec<f64> = ends.iter().map(|ends| ends[round]).collect();
-                assert_eq!(ready, events, "{}, round {round}", row.what());
-                assert_eq!(counted, costs[round], "{}, round {round}", row.what());
+                assert_eq!(ready, events, "{}, {own_steps:?}, round {round}", row.what());
+                assert_eq!(counted, costs[round], "{}, {own_steps:?}, round {round}", row.what());
             }
         }
     });
