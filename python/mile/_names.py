@@ -98,7 +98,7 @@ class GraphParameters(TypedDict, total=False):
     seed: int
     edges: str | Sequence[tuple[int, int]]
     matrix: str | Sequence[tuple[int, int, float]]
-    time_varying: str | Sequence[str]
+    time_varying: str | Sequence[str] | Mapping[str, Sequence[str] | Sequence[Sequence[tuple[int, int, float]]]]
     bursts: Mapping[str, float]
     absence: Mapping[str, float]
 

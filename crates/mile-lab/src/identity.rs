@@ -82,8 +82,15 @@ pub(crate) fn for_agents(spec: &Spec, membership: &Membership, agent: usize) -> 
     for key in ["name", "problem", "start", "event", "time"] {
         table.remove(key);
     }
+    let varying = membership.epochs()[0].network.time_varying();
     if let Some(network) = table.get_mut("network").and_then(Value::as_table_mut) {
         network.retain(|key, _| key != "edges" && key != "matrix");
+        // The graphs of the rounds, which may be in files: by what is in them.
+        if let (Some(written), Some(varying)) = (network.get_mut("time_varying"), varying)
+            && !written.is_str()
+        {
+            *written = time_varying(varying).into();
+        }
     }
     let written = table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten();
     let written = written.filter_map(Value::as_table_mut);

@@ -13,6 +13,7 @@ use std::fmt;
 
 use rand::RngExt;
 
+use crate::graph::parse::parse_weights;
 use crate::graph::{Graph, GraphError};
 use crate::random::{Purpose, stream};
 
@@ -62,6 +63,22 @@ impl WeightedGraph {
             Some(agent) => Err(WeightedGraphError::Sum { agent, sum: sums[agent] }),
             None => Ok(Self { graph, weights }),
         }
+    }
+
+    /// Reads an edge list with weights: two agent numbers and a weight per line, separated by blanks or commas, `#` for comments. A text
+    /// without edges is a round in which nobody communicates.
+    ///
+    /// ```
+    /// use mile::varying::WeightedGraph;
+    /// let pair = WeightedGraph::parse("0 2 0.5  # agent 1 has no neighbour", 3)?;
+    /// assert_eq!((pair.weight(2, 0), pair.weight(0, 1)), (Some(0.5), None));
+    /// # Ok::<(), mile::varying::WeightedGraphError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a line is not an edge with a weight, or for the reasons of [`new`](Self::new).
+    pub fn parse(text: &str, agents: usize) -> Result<Self, WeightedGraphError> {
+        Self::new(agents, parse_weights(text, agents)?)
     }
 
     /// The graph.

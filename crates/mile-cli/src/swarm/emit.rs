@@ -9,7 +9,7 @@ use mile::membership::Membership;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::spec::{
-    AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, is_host_and_port,
+    AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, VaryingSource, is_host_and_port,
 };
 use mile_lab::store::write_file;
 
@@ -109,6 +109,8 @@ impl ExperimentFiles {
         if let MixingSource::File(path) = &spec.network.mixing {
             named.push((["network", "matrix"], path.clone()));
         }
+        let in_turn = spec.network.time_varying.iter().flat_map(VaryingSource::files);
+        named.extend(in_turn.map(|path| (["network", "time_varying"], path.clone())));
         if let StartSpec::File(path) = &spec.start {
             named.push((["start", "file"], path.clone()));
         }
@@ -136,6 +138,7 @@ impl ExperimentFiles {
         if let MixingSource::File(path) = &mut spec.network.mixing {
             relative(path);
         }
+        spec.network.time_varying.iter_mut().flat_map(VaryingSource::files_mut).for_each(relative);
         if let StartSpec::File(path) = &mut spec.start {
             relative(path);
         }

@@ -147,6 +147,27 @@ fn gathered(folder: &TestFolder) {
 }
 
 #[test]
+fn files_with_the_graphs_of_rounds_are_copied_to_the_agents() {
+    let folder = tables();
+    let text =
+        TABLES.replace("topology = \"path\"", "time_varying = { weights = [\"even.txt\", \"odd.txt\"] }");
+    std::fs::write(folder.path("e.toml"), text).unwrap();
+    std::fs::write(folder.path("even.txt"), "0 1 0.5\n").unwrap();
+    std::fs::write(folder.path("odd.txt"), "1 2 0.5\n").unwrap();
+    emit(&folder, 3);
+    for agent in 0..3 {
+        let file =
+            |name: &str| std::fs::read_to_string(folder.path(&format!("out/agents/{agent}/{name}"))).unwrap();
+        assert_eq!((&*file("even.txt"), &*file("odd.txt")), ("0 1 0.5\n", "1 2 0.5\n"));
+        assert!(
+            file("agent.toml").contains("weights = [\"even.txt\", \"odd.txt\"]"),
+            "{}",
+            file("agent.toml")
+        );
+    }
+}
+
+#[test]
 fn agents_behind_nat_on_both_sides_are_emitted_if_they_have_a_relay() {
     let folder = tables();
     let refused = folder.mile(&["swarm", "e.toml", "--emit", "out"]);

@@ -52,6 +52,7 @@ pub(super) fn all() -> Vec<Probe> {
         "topology = 'file'\nedges = 'e'",
         "mixing = 'file'\nmatrix = 'm'",
         "time_varying = 'base-k'",
+        "time_varying = { weights = ['even.txt'] }",
     ];
     probes.extend(networks.map(|keys| probe(format!("[network]\n{keys}\n{quadratic}{ALGORITHM}"))));
     probes.extend(

@@ -122,6 +122,8 @@ pub fn json_schema() -> String {
     top["properties"]["start"] = object("start");
     top["properties"]["network"]["properties"]["bursts"] = object("network.bursts");
     top["properties"]["network"]["properties"]["absence"] = object("network.absence");
+    top["properties"]["network"]["properties"]["time_varying"]["anyOf"] =
+        json!([{ "type": ["string", "array"] }, object("network.time_varying")]);
     top["properties"]["time"] = object("time");
     top["properties"]["stop"] = object("stop");
     top["properties"]["agent"] = agent;

@@ -8,7 +8,7 @@ use mile::problems::Metric;
 use super::folder::RunFolder;
 use crate::quantity::Quantity;
 use crate::recorded_metrics::{self, Models};
-use crate::spec::{GraphSource, MixingSource};
+use crate::spec::{GraphSource, MixingSource, VaryingSource};
 use crate::store::{JobStatus, Outcome, labels};
 use crate::sweep::{Rank, as_good_for_some_seed};
 use crate::table::{ending_remarks, number};
@@ -42,7 +42,11 @@ pub(crate) fn network_name(folder: &RunFolder) -> String {
         GraphSource::Topology(topology) => topology.name(),
         GraphSource::File(_) => "graph from a file",
         GraphSource::Edges(_) => "custom graph",
-        GraphSource::InTurn => "finite-time graph",
+        GraphSource::InTurn => match folder.spec.network.time_varying {
+            Some(VaryingSource::WeightedFiles(_)) => "graphs from files",
+            Some(VaryingSource::Weighted(_)) => "custom graphs",
+            _ => "finite-time graph",
+        },
     };
     let mixing = match folder.spec.network.mixing {
         MixingSource::Rule(rule) => format!("{} weights", rule.name()),

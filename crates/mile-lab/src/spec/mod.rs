@@ -25,7 +25,7 @@ pub use agent::{AgentSettings, AgentSpec, OnMissing, TransportSpec};
 pub use algorithm::AlgorithmSpec;
 pub(crate) use events::to_table as event_table;
 pub use neighbours::{NeighbourSpec, is_host_and_port};
-pub use network::{GraphSource, MixingSource, NetworkSpec};
+pub use network::{GraphSource, MixingSource, NetworkSpec, VaryingSource};
 pub use set::apply;
 pub use stop::StopRule;
 pub use time::TimeSpec;

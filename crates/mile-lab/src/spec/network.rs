@@ -81,6 +81,10 @@ pub enum VaryingSource {
     Matchings,
     /// Files with edge lists, one after the other.
     Files(Vec<PathBuf>),
+    /// Files with edge lists that have weights, one after the other.
+    WeightedFiles(Vec<PathBuf>),
+    /// The edges of each round with their weights, by their two ends in increasing order.
+    Weighted(Vec<BTreeMap<(usize, usize), f64>>),
     /// A one-peer hypercube.
     OnePeerHypercube,
     /// A Base-(k+1) graph.
@@ -93,12 +97,41 @@ pub enum VaryingSource {
 impl VaryingSource {
     /// Whether its graphs have weights of their own, and decide the network.
     fn has_weights(&self) -> bool {
-        matches!(self, Self::OnePeerHypercube | Self::BaseK { .. })
+        !matches!(self, Self::RandomMatching | Self::Matchings | Self::Files(_))
+    }
+
+    /// The files it refers to.
+    pub fn files(&self) -> &[PathBuf] {
+        match self {
+            Self::Files(paths) | Self::WeightedFiles(paths) => paths,
+            _ => &[],
+        }
+    }
+
+    /// The files it refers to, to be changed.
+    pub fn files_mut(&mut self) -> &mut [PathBuf] {
+        match self {
+            Self::Files(paths) | Self::WeightedFiles(paths) => paths,
+            _ => &mut [],
+        }
     }
 
     /// The graphs of a period.
     fn turns(&self, agents: usize) -> Result<Vec<WeightedGraph>, LabError> {
         let turns = match self {
+            Self::WeightedFiles(paths) => {
+                let read = |path: &PathBuf| in_text_file(path, |text| WeightedGraph::parse(text, agents));
+                paths.iter().map(read).collect::<Result<_, _>>()?
+            }
+            Self::Weighted(rounds) => {
+                let graph = |(round, weights): (usize, &BTreeMap<(usize, usize), f64>)| {
+                    WeightedGraph::new(agents, weights.iter().map(|(&(i, j), &weight)| (i, j, weight)))
+                        .map_err(|error| {
+                            LabError::config(format!("network.time_varying.weights[{round}]"), error)
+                        })
+                };
+                rounds.iter().enumerate().map(graph).collect::<Result<_, _>>()?
+            }
             Self::OnePeerHypercube => finite::one_peer_hypercube(agents).ok_or_else(|| {
                 let expected =
                     "a power of two with time_varying = \"one-peer-hypercube\" (\"base-k\" takes any number)";
@@ -193,17 +226,15 @@ impl NetworkSpec {
             MixingSource::Rule(rule) => (Some(rule.name()), None),
             MixingSource::InTurn => (None, None),
             MixingSource::File(file) => (Some("file"), Some(path(file))),
-            MixingSource::Weights(weights) => {
-                let weight = |(&(i, j), w): (&(usize, usize), &f64)| {
-                    Value::Array(vec![number(i), number(j), Value::Float(*w)])
-                };
-                (Some("file"), Some(Value::Array(weights.iter().map(weight).collect())))
-            }
+            MixingSource::Weights(weights) => (Some("file"), Some(of_weights(weights))),
         };
+        let own_weights = |rounds: Vec<Value>| super::table([("weights", Some(Value::Array(rounds)))]).into();
         let time_varying = self.time_varying.as_ref().map(|source| match source {
             VaryingSource::RandomMatching => "random-matching".into(),
             VaryingSource::Matchings => "matchings".into(),
             VaryingSource::Files(files) => Value::Array(files.iter().map(path).collect()),
+            VaryingSource::WeightedFiles(files) => own_weights(files.iter().map(path).collect()),
+            VaryingSource::Weighted(rounds) => own_weights(rounds.iter().map(of_weights).collect()),
             VaryingSource::OnePeerHypercube => "one-peer-hypercube".into(),
             VaryingSource::BaseK { most } => {
                 degree = Some(number(*most));
@@ -242,7 +273,13 @@ impl NetworkSpec {
             GraphSource::Topology(topology) => topology.mean_edges(self.agents),
             GraphSource::File(_) => 0.0,
             GraphSource::Edges(edges) => edges.len() as f64,
-            GraphSource::InTurn => self.agents as f64 * MOST_TURNS,
+            GraphSource::InTurn => match &self.time_varying {
+                Some(VaryingSource::WeightedFiles(_)) => 0.0,
+                Some(VaryingSource::Weighted(rounds)) => {
+                    rounds.iter().map(BTreeMap::len).sum::<usize>() as f64
+                }
+                _ => self.agents as f64 * MOST_TURNS,
+            },
         };
         let bytes = self.agents as f64 * BYTES_OF_AN_AGENT + edges * BYTES_OF_AN_EDGE;
         room::check("network.agents", "fewer agents", self.agents, "the graph and its weights", bytes)?;
@@ -284,15 +321,13 @@ impl NetworkSpec {
         };
         let varying = match &self.time_varying {
             None => None,
-            Some(VaryingSource::OnePeerHypercube | VaryingSource::BaseK { .. }) => {
-                return self.build_in_turn();
-            }
             Some(VaryingSource::RandomMatching) => Some(TimeVarying::RandomMatching),
             Some(VaryingSource::Matchings) => Some(TimeVarying::matchings(network.graph())),
             Some(VaryingSource::Files(paths)) => {
                 let read = |path: &PathBuf| in_text_file(path, |text| Graph::parse_edges(text, self.agents));
                 Some(TimeVarying::InTurn(paths.iter().map(read).collect::<Result<_, _>>()?))
             }
+            Some(_) => return self.build_in_turn(),
         };
         let network = match varying {
             Some(varying) => network.with_time_varying(varying).map_err(in_config("network.time_varying"))?,
@@ -322,6 +357,14 @@ impl NetworkSpec {
 fn outages(outages: &Outages, loss: Option<f64>) -> Value {
     let (begin, end) = (Some(outages.begin().into()), Some(outages.end().into()));
     super::table([("begin", begin), ("end", end), ("loss", loss.map(Value::Float))]).into()
+}
+
+/// A list such as `[[0, 1, 0.3], [1, 2, 0.3]]`.
+fn of_weights(weights: &BTreeMap<(usize, usize), f64>) -> Value {
+    let number = |agent: usize| super::whole(agent as u64);
+    let weight =
+        |(&(i, j), w): (&(usize, usize), &f64)| Value::Array(vec![number(i), number(j), Value::Float(*w)]);
+    Value::Array(weights.iter().map(weight).collect())
 }
 
 fn bursts(reader: &Section) -> Result<Option<Bursts>, LabError> {
@@ -410,11 +453,8 @@ fn graph(reader: &Section, folder: &Path) -> Result<GraphSource, LabError> {
 }
 
 fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>, LabError> {
-    let expected = "random-matching, matchings, one-peer-hypercube, base-k, or a list of files with edge lists to use in turn";
+    let expected = "random-matching, matchings, one-peer-hypercube, base-k, a list of files with edge lists to use in turn, or { weights = [...] } with a list of files whose edges have weights";
     let Some(value) = reader.value("time_varying") else { return Ok(None) };
-    let files = |list: &[Value]| -> Option<Vec<PathBuf>> {
-        list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
-    };
     Ok(Some(match value {
         Value::String(name) if name == "random-matching" => VaryingSource::RandomMatching,
         Value::String(name) if name == "matchings" => VaryingSource::Matchings,
@@ -426,11 +466,33 @@ fn time_varying(reader: &Section, folder: &Path) -> Result<Option<VaryingSource>
                 most => VaryingSource::BaseK { most: most as usize },
             }
         }
-        Value::Array(list) if !list.is_empty() => {
-            VaryingSource::Files(files(list).ok_or_else(|| reader.refuse("time_varying", value, expected))?)
-        }
+        Value::Array(list) if !list.is_empty() => VaryingSource::Files(
+            files(list, folder).ok_or_else(|| reader.refuse("time_varying", value, expected))?,
+        ),
+        Value::Table(table) => own_weights(Section::new(reader.path("time_varying"), table), folder)?,
         _ => return Err(reader.refuse("time_varying", value, expected)),
     }))
+}
+
+fn files(list: &[Value], folder: &Path) -> Option<Vec<PathBuf>> {
+    list.iter().map(|path| path.as_str().map(|path| resolve(folder, path))).collect()
+}
+
+/// A table such as `{ weights = ["even.txt", "odd.txt"] }`.
+fn own_weights(inner: Section, folder: &Path) -> Result<VaryingSource, LabError> {
+    let expected = "a list of files with edges and weights, one for each round of a period, or of the edges themselves, such as [[[0, 1, 0.5]], [[1, 2, 0.5]]]";
+    let value = inner.value("weights").ok_or_else(|| inner.missing("weights", expected))?;
+    let rounds = |list: &Vec<Value>| -> Option<Vec<_>> {
+        list.iter().map(|round| weights(round.as_array()?)).collect()
+    };
+    let list = value.as_array().filter(|list| !list.is_empty());
+    let found = list.and_then(|list| {
+        let from_files = files(list, folder).map(VaryingSource::WeightedFiles);
+        from_files.or_else(|| rounds(list).map(VaryingSource::Weighted))
+    });
+    let found = found.ok_or_else(|| inner.refuse("weights", value, expected))?;
+    inner.finish()?;
+    Ok(found)
 }
 
 fn mixing(reader: &Section, folder: &Path) -> Result<MixingSource, LabError> {

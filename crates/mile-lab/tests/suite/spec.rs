@@ -98,6 +98,21 @@ fn wrong_values_are_refused_with_what_was_expected_and_given() {
     refused("network.drop_rate=1", &["network.drop_rate", "[0, 1)"]);
     refused("network.time_varying=weekly", &["network.time_varying", "weekly"]);
     refused("network.time_varying=[1]", &["network.time_varying"]);
+    let own = |weights: &str| format!("network={{ agents = 3, time_varying = {{ weights = {weights} }} }}");
+    refused(&own("[]"), &["network.time_varying.weights"]);
+    refused(&own("[[[0, 1]]]"), &["network.time_varying.weights"]);
+    refused(&own("['nowhere.txt']"), &["nowhere.txt"]);
+    refused(&own("[[[0, 1, 0.5]], [[1, 5, 0.5]]]"), &["network.time_varying.weights[1]", "5"]);
+    refused(&own("[[[0, 1, 0.6], [1, 2, 0.6]]]"), &["network.time_varying.weights[0]", "1.2"]);
+    refused(&own("[[[0, 1, 0.5]]]"), &["network.time_varying"]);
+    refused(
+        "network={ agents = 3, time_varying = { weigths = [[[0, 1, 0.5]]] } }",
+        &["network.time_varying.weigths", "weights"],
+    );
+    refused(
+        &own("[[[0, 1, 0.5]]] }, topology = \"ring\", absence = { begin = 0.1, end = 0.1"),
+        &["network.topology"],
+    );
     refused("network={ agents = 5, time_varying = \"one-peer-hypercube\" }", &["network.agents", "5"]);
     refused("network={ agents = 5, time_varying = \"base-k\", mixing = \"fdla\" }", &["network.mixing"]);
     refused("network={ agents = 5, time_varying = \"base-k\", topology = \"ring\" }", &["network.topology"]);
@@ -199,6 +214,39 @@ fn networks_from_files_are_read_and_refused() {
         let message = read(&set).err().unwrap();
         assert!(message.contains(expected), "{message}");
     }
+}
+
+#[test]
+fn graphs_with_weights_of_their_own_come_from_files_or_stand_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    file("even.txt", "0 1 0.5\n2, 3, 0.25  # agent 4 has no neighbour\n");
+    file("odd.txt", "# a second round\n1 2 0.5\n4 0 0.125\n");
+    file("bad.txt", "0 1 0.5\n1 2\n");
+    let read = |weights: &str| {
+        let set = format!("network={{ agents = 5, time_varying = {{ weights = {weights} }} }}");
+        let spec = Spec::parse(GOOD, folder.path(), &[set]).map_err(|error| error.to_string())?;
+        Plan::new(spec).map_err(|error| error.to_string())
+    };
+    let from_files = read("['even.txt', 'odd.txt']").unwrap();
+    let inline = read("[[[0, 1, 0.5], [3, 2, 0.25]], [[1, 2, 0.5], [0, 4, 0.125]]]").unwrap();
+    for plan in [&from_files, &inline] {
+        let weights = |round| {
+            [(0, 1), (2, 3), (1, 2), (4, 0)].map(|edge| plan.network().weight_in_round(0, edge, round))
+        };
+        assert_eq!(weights(0), [Some(0.5), Some(0.25), None, None]);
+        assert_eq!((weights(1), weights(2)), ([None, None, Some(0.5), Some(0.125)], weights(0)));
+        let written = plan.spec.to_table().to_string();
+        assert_eq!(Spec::parse(&written, Path::new("/elsewhere"), &[]).unwrap(), plan.spec);
+    }
+    // Agents with one of them may have the other, in a folder of their own; with other weights they may not.
+    let other = read("[[[0, 1, 0.5], [3, 2, 0.25]], [[1, 2, 0.5], [0, 4, 0.25]]]").unwrap();
+    let differing =
+        |key: &str| other.facts_for_agents(0).unwrap()[key] != inline.facts_for_agents(0).unwrap()[key];
+    assert!(differing("network.time_varying") && !differing("network.agents"));
+    assert_eq!(from_files.facts_for_agents(0).unwrap(), inline.facts_for_agents(0).unwrap());
+    assert!(read("['even.txt', 'bad.txt']").err().unwrap().contains("bad.txt"));
+    assert!(read("['even.txt']").err().unwrap().contains("network.time_varying"), "not connected");
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn network(draw: &mut Draw) -> String {
     let finite = draw.yes(0.15);
     let mut text = match finite {
         true => {
-            let varying = ["\"one-peer-hypercube\"", "\"base-k\"", "\"base-k\"\ndegree = 2"];
+            let own = "{ weights = [[[0, 1, 0.5], [2, 3, 0.25]], [[0, 2, 0.125], [1, 3, 0.5]]] }";
+            let varying = ["\"one-peer-hypercube\"", "\"base-k\"", "\"base-k\"\ndegree = 2", own];
             format!("[network]\nagents = 4\ntime_varying = {}\n", draw.one_of(&varying))
         }
         false => format!("[network]\nagents = 4\ntopology = {}\n", draw.one_of(&topologies)),

@@ -22,24 +22,44 @@ impl Graph {
     /// # Ok::<(), mile::graph::GraphError>(())
     /// ```
     pub fn parse_edges(text: &str, agents: usize) -> Result<Self, GraphError> {
-        let mut edges = Vec::new();
-        for (line, fields) in fields(text) {
-            let bad = |problem: String| GraphError::Text { line, problem };
-            let number = |field: &str| {
-                field.parse::<usize>().map_err(|_| bad(format!("'{field}' is not an agent number")))
-            };
-            let [from, to] = fields[..] else {
-                let found = fields.len();
-                return Err(bad(format!("an edge has two agent numbers, found {found} fields")));
-            };
-            let (from, to) = (number(from)?, number(to)?);
-            if from >= agents || to >= agents {
-                return Err(bad(GraphError::NoSuchAgent { from, to, agents }.to_string()));
-            }
-            edges.push((from, to));
-        }
-        Self::from_edges(agents, edges)
+        let edge = |(line, fields): (usize, Vec<&str>)| match fields[..] {
+            [from, to] => ends(line, [from, to], agents),
+            _ => Err(bad(line, format!("an edge has two agent numbers, found {} fields", fields.len()))),
+        };
+        Self::from_edges(agents, fields(text).map(edge).collect::<Result<Vec<_>, _>>()?)
     }
+}
+
+fn bad(line: usize, problem: String) -> GraphError {
+    GraphError::Text { line, problem }
+}
+
+/// The two agents of an edge.
+fn ends(line: usize, fields: [&str; 2], agents: usize) -> Result<(usize, usize), GraphError> {
+    let number = |field: &str| {
+        field.parse::<usize>().map_err(|_| bad(line, format!("'{field}' is not an agent number")))
+    };
+    let (from, to) = (number(fields[0])?, number(fields[1])?);
+    if from >= agents || to >= agents {
+        return Err(bad(line, GraphError::NoSuchAgent { from, to, agents }.to_string()));
+    }
+    Ok((from, to))
+}
+
+/// Reads an edge list with weights: two agent numbers and a weight per line.
+pub(crate) fn parse_weights(text: &str, agents: usize) -> Result<Vec<(usize, usize, f64)>, GraphError> {
+    let edge = |(line, fields): (usize, Vec<&str>)| match fields[..] {
+        [from, to, weight] => {
+            let (i, j) = ends(line, [from, to], agents)?;
+            let weight = weight.parse().map_err(|_| bad(line, format!("'{weight}' is not a number")))?;
+            Ok((i, j, weight))
+        }
+        _ => {
+            let found = fields.len();
+            Err(bad(line, format!("an edge has two agent numbers and a weight, found {found} fields")))
+        }
+    };
+    fields(text).map(edge).collect()
 }
 
 /// Reads a square matrix: one row per line, numbers separated by blanks or commas, `#` for comments.
@@ -79,6 +99,11 @@ mod tests {
         assert_eq!(line_of("0 1\n\n1 x\n"), 3);
         assert_eq!(line_of("0 1 2\n"), 1);
         assert_eq!(line_of("# c\n0 1\n2 3\n"), 3);
+        let line_of = |text: &str| match parse_weights(text, 3).unwrap_err() {
+            GraphError::Text { line, .. } => line,
+            other => panic!("{other}"),
+        };
+        assert_eq!(["0 1 0.5\n1 2\n", "0 1 x\n", "\n0 3 0.5\n"].map(line_of), [2, 1, 2]);
         let line_of = |text: &str| match parse_matrix(text, 2).unwrap_err() {
             GraphError::Text { line, .. } => line,
             other => panic!("{other}"),
