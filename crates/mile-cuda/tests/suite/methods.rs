@@ -7,6 +7,7 @@ use mile::methods::catalogue::{self, Entry, Parameters};
 use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum, Variant};
 use mile::network::Network;
 use mile::optimiser::Adam;
+use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
 use mile::run::Run;
@@ -189,6 +190,17 @@ fn on_a_time_varying_graph() {
     }
     let finite_time = Network::in_turn(base_k(7, 1)).unwrap();
     compare_on(finite_time, &Unknown(&problem), "mile", &Parameters::default());
+}
+
+#[test]
+fn with_bursts_of_loss_and_agents_that_are_away() {
+    let problem = table::<f64>(7, 6, Loss::Logistic, 0.0, Batch::Size(3));
+    let bursts = Bursts::new(Outages::new(0.2, 0.4).unwrap(), 0.8).unwrap();
+    for name in ["mile", "k-gt"] {
+        let network = network_for(name, 7).with_drop_rate(0.1).unwrap().with_bursts(bursts);
+        let network = network.with_absence(Outages::new(0.1, 0.5).unwrap());
+        compare_on(network, &Unknown(&problem), name, &Parameters::default());
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use mile::methods::{CorrectionAt, LocalSteps, Optimizer, OuterMomentum};
 use mile::mixing::Rule;
 use mile::network::Network;
 use mile::optimiser::Adam;
+use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
 use mile::run::{Progress, Run};
@@ -140,6 +141,14 @@ fn check(seed: u64, spoil: bool) {
     {
         Some(varying) => network.with_time_varying(varying).unwrap(),
         None => network,
+    };
+    // Bursts of loss, and agents that are away.
+    let network = match network.drop_rate() > 0.0 && seed.is_multiple_of(2) {
+        true => {
+            let bursts = Bursts::new(Outages::new(0.2, 0.4).unwrap(), 0.8).unwrap();
+            network.with_bursts(bursts).with_absence(Outages::new(0.1, 0.5).unwrap())
+        }
+        false => network,
     };
     let local_steps = entry.has_local_steps().then_some(3);
     let penalty = seed.is_multiple_of(2) && entry.takes_penalty() && compression.is_none();

@@ -11,6 +11,7 @@ use mile::method::Method;
 use mile::methods::catalogue::{self, Parameters};
 use mile::mixing::Rule;
 use mile::network::Network;
+use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::ranks::{Alone, Ranks, Together};
 use mile::real::Real;
@@ -177,7 +178,9 @@ fn agents_are_placed_in_another_order_in_these_tests() {
 
 #[test]
 fn weights_of_a_round_have_the_bits_of_one_process() {
-    let network = Network::in_turn(base_k(14, 2)).unwrap().with_drop_rate(0.2).unwrap();
+    let network = Network::in_turn(base_k(14, 2)).unwrap().with_drop_rate(0.1).unwrap();
+    let bursts = Bursts::new(Outages::new(0.2, 0.4).unwrap(), 0.8).unwrap();
+    let network = network.with_bursts(bursts).with_absence(Outages::new(0.1, 0.5).unwrap());
     let problem = problem::<f64>(14, 0.0);
     for name in ["mile", "k-gt"] {
         let method = catalogue::find(name).unwrap().build(&Parameters::default(), &network, SEED).unwrap();

@@ -8,8 +8,10 @@ use mile::network::Network;
 use mile::problems::{Failure, Problem};
 use mile::schedule::Weight;
 use mile::varying::TimeVarying;
+use mile::varying::finite::base_k;
 use mile_theory::TheoryError;
 use mile_theory::advice::{Advice, AdvisedRun, Severity, advise};
+use mile_theory::mixed::StepLimits;
 use mile_theory::report::{Inquiry, TheoryReport};
 use mile_theory::sample::Sample;
 use mile_theory::weights::WeightChoice;
@@ -18,6 +20,43 @@ use crate::common::*;
 
 fn inquiry(network: &Network) -> Inquiry<'_> {
     Inquiry { step_size: Some(0.1), ..Inquiry::new(network) }
+}
+
+#[test]
+fn own_local_steps_have_the_limits_of_the_largest_number() {
+    let network = ring(8, Rule::Metropolis);
+    let own = [50, 1, 7, 20, 3, 50, 1, 12];
+    let largest = Inquiry { local_steps: 50, ..inquiry(&network) };
+    let report = TheoryReport::new(&Inquiry { own_steps: Some(&own), ..largest }).unwrap();
+    let alike = TheoryReport::new(&largest).unwrap();
+    let limits = |report: &TheoryReport| {
+        [
+            report.xi_paper_max,
+            report.xi_spectrum_max,
+            report.xi_exact_max,
+            report.xi_switching_max,
+            report.xi_auto,
+        ]
+    };
+    assert_eq!(limits(&report), limits(&alike));
+    let mean = 8.0 / own.iter().map(|steps| 1.0 / *steps as f64).sum::<f64>();
+    assert!(
+        (report.local_steps_harmonic.unwrap() - mean).abs() < 1e-12 && alike.local_steps_harmonic.is_none()
+    );
+}
+
+/// Edges used in turn with weights of their own: limits are those of the rounds, not of their mean.
+#[test]
+fn a_finite_time_graph_has_the_limits_of_its_rounds() {
+    let in_turn = Network::in_turn(base_k(10, 1)).unwrap();
+    let mean = Network::with_matrix(in_turn.graph().clone(), in_turn.mixing().clone()).unwrap();
+    let limit = |network: &Network| TheoryReport::new(&inquiry(network)).unwrap().xi_drop_max;
+    assert!(limit(&in_turn).unwrap() > 0.0 && limit(&mean).is_none());
+    let steps = |network: &Network| {
+        let method = build("k-gt", &tau(3), network);
+        StepLimits::of(&*method, network, 0).unwrap().different
+    };
+    assert!(steps(&in_turn) > 0.0 && steps(&in_turn) < steps(&mean), "{} {}", steps(&in_turn), steps(&mean));
 }
 
 #[test]
