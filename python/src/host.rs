@@ -270,9 +270,11 @@ impl<T: Real + Element> Agents for HostEngine<'_, T> {
     /// The function gets the host's own vectors.
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         self.check(|verbs| verbs.check_apply(vectors))?;
-        let function = function.hand_over().then(|| self.raised.handed_over()).flatten().ok_or_else(|| {
-            AgentsError::Method("it applies a function that is not in Python".into())
-        })?;
+        let function = function
+            .hand_over()
+            .then(|| self.raised.handed_over())
+            .flatten()
+            .ok_or_else(|| AgentsError::Method("it applies a function that is not in Python".into()))?;
         self.call(|host| {
             let numbers = PyList::new(host.py(), vectors.iter().map(|v| v.0))?;
             host.call_method1("apply", (function, numbers)).map(drop)
