@@ -13,6 +13,7 @@ use mile_lab::advice::{estimate, inquiry};
 use mile_lab::plan::{Plan, first_round_costs};
 use mile_lab::plot::graph_svg;
 use mile_lab::predictions::NewData;
+use mile_lab::reading::ReadingProgress;
 use mile_lab::report::{RunFolder, write_report};
 use mile_lab::spec::{NetworkSpec, Spec, apply, parse_table};
 use mile_lab::sweep::SweepFolder;
@@ -257,7 +258,9 @@ pub(crate) fn predict(
     let choice = ModelChoice { algorithm: Some(algorithm), seed: Some(seed), agent };
     quick(py, || {
         let model = TrainedModel::open(&folder, &choice)?;
-        Ok(model.predict(NewData { data: &data, targets: None })?.to_csv())
+        Ok(model
+            .predict(NewData { data: &data, targets: None, progress: &ReadingProgress::default() })?
+            .to_csv())
     })
 }
 
