@@ -54,8 +54,8 @@ def test_exports_and_state_dicts_are_loaded_strictly_and_measure_what_is_recorde
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.zero_()
-        model.load_state_dict(state, strict=True)
-        return float(nn.functional.mse_loss(model.eval()(inputs), targets))
+            model.load_state_dict(state, strict=True)
+            return float(nn.functional.mse_loss(model.eval()(inputs), targets))
 
     def exported(whose: str) -> Any:
         return {key: torch.from_numpy(value.copy()) for key, value in read_safetensors(Path(f"run/final/mile-seed0.{whose}.safetensors")).items()}
