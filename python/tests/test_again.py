@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 
 import mile
@@ -47,7 +48,7 @@ def test_a_run_can_be_overwritten_and_nothing_else_can() -> None:
     "problem",
     [
         {"kind": "images", "dataset": "glyphs", "model": "linear"},
-        mile.Table({"dose": [0.0, 1.0, 2.0, 3.0, 5.0, 8.0], "cost": [1.0, 2.0, 2.0, 4.0, 5.0, 9.0]}, target="cost", standardise=True),
+        mile.Table(pd.DataFrame({"dose": [0.0, 1.0, 2.0, 3.0, 5.0, 8.0], "cost": [1.0, 2.0, 2.0, 4.0, 5.0, 9.0]}), target="cost", standardise=True),
     ],
 )
 def test_runs_of_data_can_be_overwritten(problem: Any) -> None:
