@@ -63,8 +63,10 @@ struct Begun {
     record: Record,
 }
 
-/// A round that takes no longer than this is followed by a second one.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A round that will take no longer than this is measured whole, whatever the budget.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An evaluation that takes no longer than this is made a second time, whatever the budget: the first may have waited for memory.
+const SHORT: Duration = Duration::from_secs(1);
 /// Points of a curve, at most, in the figures that are drawn.
 const MOST_POINTS: u64 = 1000;
 
@@ -202,9 +204,8 @@ fn begin<T: Scalar>(plan: &Plan, job: Job, allowed: Duration) -> Result<Begun, L
     let opened = clock.elapsed();
     let (first, mut record) = evaluate(plan, job, objectives, &mut *engine, &run)?;
     let round = rounds(plan, job, &mut *engine, &mut run, allowed.saturating_sub(first))?;
-    // The first evaluation may have waited for memory.
     let mut evaluation = first;
-    if first < allowed / 4 {
+    if first < SHORT {
         (evaluation, record) = evaluate(plan, job, objectives, &mut *engine, &run)?;
     }
     let times = JobTimes {
@@ -240,8 +241,8 @@ fn evaluate<T: Scalar>(
     Ok((clock.elapsed(), record))
 }
 
-/// Seconds of a round: the mean over as many as there is time for, but not the first one if there are others; a part of it if
-/// one takes longer.
+/// Seconds of a round: the mean over as many as there is time for, at least what is left of the first one after its first step, which
+/// waits for memory; single steps if a round takes long.
 fn rounds<T: Scalar>(
     plan: &Plan,
     job: Job,
@@ -250,27 +251,29 @@ fn rounds<T: Scalar>(
     allowed: Duration,
 ) -> Result<f64, LabError> {
     let expected = plan.spec.algorithms[job.algorithm].steps_per_round();
-    let (clock, rounds) = (Instant::now(), plan.spec.rounds);
-    if rounds == 0 {
+    if plan.spec.rounds == 0 {
         return Ok(0.0);
     }
-    while !run.step(engine)? {
-        if clock.elapsed() > allowed {
-            return Ok(clock.elapsed().as_secs_f64() / run.progress().step as f64 * expected);
+    let timed = |run: &mut Run, engine: &mut dyn Engine<T>, whole: bool| -> Result<Duration, LabError> {
+        let clock = Instant::now();
+        match whole {
+            true => run.round(engine)?,
+            false => drop(run.step(engine)?),
         }
-    }
-    rms(Together::of(&Alone), engine)?;
-    let first = clock.elapsed();
-    let (others, before) = (Instant::now(), run.progress().step);
-    // The first round waits for memory, so there is a second one even if it takes longer than allowed.
-    let is_second = |run: &Run| run.progress().step == before && first < PATIENCE;
-    while run.progress().round < rounds && (is_second(run) || others.elapsed() + 2 * first < allowed) {
-        run.round(engine)?;
         rms(Together::of(&Alone), engine)?;
+        Ok(clock.elapsed())
+    };
+    let first = timed(run, engine, false)?;
+    // Engines may do the steps of a round together, in less time than one by one.
+    let whole = first.as_secs_f64() * expected < PATIENCE.as_secs_f64();
+    let (before, mut taken, mut last) = (run.progress().step, Duration::ZERO, Duration::ZERO);
+    while run.progress().round < plan.spec.rounds && (last.is_zero() || taken + last < allowed) {
+        last = timed(run, engine, whole)?;
+        taken += last;
     }
     let (taken, steps) = match run.progress().step - before {
         0 => (first, before),
-        steps => (others.elapsed(), steps),
+        steps => (taken, steps),
     };
     Ok(taken.as_secs_f64() / steps as f64 * expected)
 }
