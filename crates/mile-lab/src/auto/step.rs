@@ -9,6 +9,7 @@ use mile::methods::catalogue::Parameters;
 use mile::network::Network;
 use mile::schedule::Weight;
 use mile_theory::TheoryError;
+use mile_theory::auto::{self, Question};
 use mile_theory::mixed::auto_step;
 use mile_theory::weights::WeightChoice;
 use mile_theory::{momentum, outer};
@@ -72,9 +73,12 @@ pub(crate) fn step_size(
     let found = stable(algorithm, parameters, network, spec.seeds[0])
         .map_err(|error| of_algorithm(index, &algorithm.entry, "step_size", error))?;
     if found <= 0.0 {
+        let remedy = match algorithm.entry.takes("xi") && !algorithm.has_auto() {
+            true => "give xi = \"auto\" and gamma = \"auto\", whose weights follow from the network",
+            false => "mile theory shows why",
+        };
         let title = &algorithm.entry.title;
-        let problem =
-            format!("{title} is unstable on this network for every step size; mile theory shows why");
+        let problem = format!("{title} is unstable on this network for every step size; {remedy}");
         return Err(LabError::config(format!("algorithm[{index}].step_size"), problem));
     }
     Ok(round_down(found / smoothness))
@@ -99,6 +103,19 @@ fn preliminary(algorithm: &AlgorithmSpec, network: &Network) -> Result<Parameter
         let plain = xi.map_or(1.0, Weight::last);
         let chosen = momentum::weights(tau, momentum, plain, given, network)?;
         (xi, gamma) = (Some(chosen.0.into()), Some(chosen.1));
+    }
+    // Where edges change the paper's weights may be unstable, and those that will be chosen are not.
+    if algorithm.has_auto() && momentum.is_none() && network.varies() && network.agents() > 1 {
+        let question =
+            Question { network, local_steps: tau, step_size: 1.0, smoothness: None, scatter: None, seed: 0 };
+        let chosen = match algorithm.gamma {
+            Some(WeightChoice::Auto) => Some(auto::decoupled(question)?),
+            Some(_) => None,
+            None => Some(auto::xi(question)?),
+        };
+        if let Some(auto::Choice { xi: best, gamma: mixing, .. }) = chosen {
+            (xi, gamma) = (Some(best.into()), (mixing != best).then_some(mixing));
+        }
     }
     let mut parameters = Parameters { xi, gamma, ..algorithm.parameters.clone() };
     if let (true, Some(given)) = (algorithm.has_auto(), parameters.outer) {
