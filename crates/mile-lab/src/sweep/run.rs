@@ -239,6 +239,10 @@ impl SweepPlan {
         if sweep.folds.is_none() && key.is_none() {
             return Ok(Quantity::LocalLoss);
         }
+        if let Some(folds) = sweep.folds.filter(|_| plan.size.metrics.is_empty()) {
+            let expected = "fewer folds, each of which holds out rows";
+            return Err(LabError::expected("sweep.cv", expected, folds));
+        }
         // Where the loss itself is swept, its values on held-out data are no more comparable than those in training.
         let is_loss =
             |(key, _): &(String, _)| ["problem.loss", "problem.delta", "problem.c"].contains(&key.as_str());

@@ -195,6 +195,7 @@ fn what_cannot_be_cross_validated_is_refused_by_its_key() {
     let home = folder(30);
     refuses(execute(home.path(), "cv = 1\nstep_size = [0.1]", &[]), "sweep.cv");
     refuses(execute(home.path(), "cv = 'five'\nstep_size = [0.1]", &[]), "sweep.cv");
+    refuses(execute(home.path(), &format!("cv = 1000\n{L2}"), &[]), "sweep.cv");
     refuses(execute(home.path(), &format!("cv = 5\n{L2}"), &["problem.test=0.2"]), "sweep.cv");
     refuses(
         execute(home.path(), "cv = 5\nstep_size = [0.1]", &["problem={ kind = 'quadratic' }"]),

@@ -191,6 +191,9 @@ impl ObjectiveSpec {
     }
 }
 
+/// What the weight of a penalty is.
+const PENALTY: &str = "a number of at least 0";
+
 pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, LabError> {
     let expected = "the path of a CSV, Parquet or Arrow file (\"agent-{agent}.csv\": one per agent)";
     let data = section.text("data", expected)?.ok_or_else(|| section.missing("data", expected))?;
@@ -199,7 +202,11 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
     let expected = "the name of the column to predict";
     let target = section.text("target", expected)?.ok_or_else(|| section.missing("target", expected))?;
     let (loss_name, loss) = loss(section)?;
-    let l2 = section.number_or("l2", "a number of at least 0", 0.0)?;
+    let penalty = |key: &'static str, weight: f64| match weight >= 0.0 && weight.is_finite() {
+        true => Ok(weight),
+        false => Err(section.refuse(key, &Value::from(weight), PENALTY)),
+    };
+    let l2 = penalty("l2", section.number_or("l2", PENALTY, 0.0)?)?;
     let intercept = section.flag("intercept")?.unwrap_or(false);
     section.keep("intercept", intercept);
     let by = section.text("by", "the name of the column that assigns each row to an agent")?;
@@ -241,7 +248,7 @@ pub(super) fn read(section: &Section, setting: Setting) -> Result<TableSpec, Lab
         loss,
         loss_name,
         l2,
-        l1: section.number("l1", "a number of at least 0")?.unwrap_or(0.0),
+        l1: penalty("l1", section.number("l1", PENALTY)?.unwrap_or(0.0))?,
         intercept,
         by_rows: weights != "agents",
     };

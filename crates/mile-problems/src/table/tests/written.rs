@@ -100,6 +100,9 @@ fn numbers_that_are_too_small_for_their_use_are_named_by_line_and_column() {
     refuses(text, "loss = 'poisson'\nexposure = 'b'", &["line 3", "b", "exposure", "0"]);
     refuses(text, "loss = 'poisson'\noffset = 'b'", &["line 4", "y", "-2"]);
     assert_eq!(shard("a,b,y\n1,0,-2\n", "weights = 'b'").weights, [0.0]);
+    for (key, weight) in [("l2", "-1"), ("l2", "nan"), ("l1", "-0.5"), ("l1", "inf")] {
+        refuses(text, &format!("{key} = {weight}"), &[&format!("problem.{key}: ")]);
+    }
     // A row that is left out is not looked at.
     let gap = "a,b,y\n1,1,1\n,-1,1\n";
     assert_eq!(one(gap, "weights = 'b'\nmissing = 'drop'").unwrap().shards[0].weights, [1.0]);
