@@ -241,7 +241,7 @@ fn columns_with_two_uses_and_offsets_without_an_effect_are_refused_by_name() {
     for (keys, names) in [
         ("loss = 'poisson'\nweights = 'w'", &["weights", "'w'"][..]),
         ("loss = 'poisson'\nweights = 'v'", &["weight", "-1"]),
-        ("loss = 'poisson'\nexposure = 'v'", &["offset"]),
+        ("loss = 'poisson'\nexposure = 'v'", &["line 3", "'v'", "-1"]),
         ("loss = 'poisson'\nexposure = 'v'\noffset = 'a'", &["problem.exposure"]),
         ("loss = 'poisson'\nweights = 'a'\noffset = 'a'", &["problem.weights", "problem.offset"]),
         ("loss = 'poisson'\ncolumns = ['a', 'v']\noffset = 'v'", &["problem.offset", "problem.columns"]),
