@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 built=${BUILT:-}
 if [ -z "$built" ]; then
-    # The bindings to MPI are not made anew when MPICC changes.
+    # The bindings to MPI are not rebuilt when MPICC changes.
     if [ -n "${MPICC:-}" ]; then cargo clean --quiet -p mpi-sys; fi
     # As the whole workspace, so that what its tests have built is not built again with other features.
     cargo build --locked --workspace --features mile-cli/mpi,mile-ranks/mpi --bin mile --example messages

@@ -66,7 +66,7 @@ fn weights(report: &TheoryReport, f: &mut Formatter) -> fmt::Result {
     writeln!(f, "The weight xi of MILE at {} local steps", report.local_steps)?;
     if let Some(mean) = report.local_steps_harmonic {
         let remark = "harmonic; limits are those of the largest number, progress is that of this one";
-        line(f, "mean of own local steps", number(mean), remark)?;
+        line(f, "mean of the agents' local steps", number(mean), remark)?;
     }
     line(f, "proven for any graph, below", number(report.xi_paper_max), "the paper: 2/(tau + 3)")?;
     line(

@@ -52,8 +52,10 @@ pub enum NetworkError {
         /// The larger agent.
         j: usize,
     },
-    /// Graphs with weights of their own come with their network.
-    #[error("graphs with weights of their own have no other network: use Network::in_turn")]
+    /// Graphs that set their own weights come with their network.
+    #[error(
+        "graphs that set their own weights cannot be combined with another network: use Network::in_turn"
+    )]
     OwnWeights,
     /// An edge of the network is never used.
     #[error("the edge {0}-{1} is in none of the graphs used in turn: leave it out of the network's graph")]
@@ -83,7 +85,7 @@ impl Network {
         Ok(Self { graph, mixing, varying, drop_rate: 0.0, bursts, absence, spectrum: OnceLock::new() })
     }
 
-    /// Graphs with weights of their own, one after the other, then again from the first. The network's graph has the edges of all of them, and its mixing matrix is their
+    /// Graphs that set their own weights, one after the other, then again from the first. The network's graph has the edges of all of them, and its mixing matrix is their
     /// mean.
     ///
     /// ```

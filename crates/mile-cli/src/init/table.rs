@@ -232,14 +232,14 @@ fn columns(look: &TableLook, choices: &Choices, is_given: bool) -> String {
         lines.push(line("categorical", &list, "text with few values: one feature per value"));
     }
     if let Some(list) = names(&|used| matches!(used, ColumnUse::LeftOut(_))) {
-        lines.push(line("exclude", &list, "no features"));
+        lines.push(line("exclude", &list, "columns not used as features"));
     }
     match choices.missing(look) {
         None => {}
         Some("category") => lines.push(line(
             "missing",
             "\"category\"",
-            "missing words are a category of their own, missing numbers become the mean; or \"drop\" the row",
+            "missing words become a category, missing numbers the mean; or \"drop\" the row",
         )),
         Some(missing) => lines.push(line(
             "missing",

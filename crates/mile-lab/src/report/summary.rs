@@ -92,7 +92,7 @@ fn setup(folder: &RunFolder) -> String {
         let (length, share) = (1.0 / bursts.during.end(), bursts.share());
         let _ = write!(
             text,
-            " Bursts of {} rounds in the mean lose {} of the rounds on an edge.",
+            " Loss comes in bursts of {} rounds on average, which affect {} of the rounds on an edge.",
             number(length),
             number(share)
         );
@@ -101,7 +101,7 @@ fn setup(folder: &RunFolder) -> String {
         let (length, share) = (1.0 / absence.end(), absence.share());
         let _ = write!(
             text,
-            " An agent is away in {} of the rounds, for {} in the mean.",
+            " An agent is away for {} of the rounds, {} at a time on average.",
             number(share),
             number(length)
         );

@@ -95,7 +95,7 @@ pub enum VaryingSource {
 }
 
 impl VaryingSource {
-    /// Whether its graphs have weights of their own, and decide the network.
+    /// Whether its graphs set their own weights, and so decide the network.
     fn has_weights(&self) -> bool {
         !matches!(self, Self::RandomMatching | Self::Matchings | Self::Files(_))
     }
@@ -181,7 +181,7 @@ impl NetworkSpec {
         let time_varying = time_varying(&reader, folder)?;
         let (graph, mixing) = match time_varying.as_ref().is_some_and(VaryingSource::has_weights) {
             true => {
-                let expected = "none with this time_varying, whose graphs have weights of their own";
+                let expected = "no value, because this time_varying sets the weights";
                 let given =
                     |key: &'static str| reader.value(key).map(|value| reader.refuse(key, value, expected));
                 ["topology", "mixing"].into_iter().find_map(given).map_or(Ok(()), Err)?;
@@ -336,7 +336,7 @@ impl NetworkSpec {
         self.with_losses(network)
     }
 
-    /// Builds a network whose graphs have weights of their own.
+    /// Builds a network whose graphs set their own weights.
     fn build_in_turn(&self) -> Result<Network, LabError> {
         let in_config = |key: &'static str| move |error: NetworkError| LabError::config(key, error);
         let turns =

@@ -295,7 +295,7 @@ fn loss(section: &Section) -> Result<(&'static str, Loss), LabError> {
 /// The column of an offset, or of an exposure.
 fn offset(section: &Section, loss: Loss) -> Result<Option<OffsetColumn>, LabError> {
     let refuse = |key: &str, problem: &str| Err(LabError::config(section.path(key), problem));
-    let offset = section.text("offset", "the name of a column of numbers that are added to z")?;
+    let offset = section.text("offset", "the name of a column of numbers that are added to a'x")?;
     let exposure = section.text("exposure", "the name of a column of numbers above 0 (poisson)")?;
     match (offset, exposure) {
         (Some(_), Some(_)) => {
