@@ -20,6 +20,7 @@ Where to start depends on what you have:
 - a PyTorch model and a data set for each agent: `mile.torch.Problem`;
 - a loss of a pytree in JAX: `mile.jax.Problem`;
 - tables, images, or an experiment file for the command `mile`: `Table`, `Quadratic`, a dictionary or a path;
+- agents on other machines: `swarm` on this one, then `emit`, `agent`, `status` and `gather`;
 - a custom method: `Method`;
 - a method that is implemented elsewhere, and should obey the same laws: `contract.check`.
 """
@@ -28,6 +29,7 @@ from . import contract
 from ._graphs import Graph, graph
 from ._methods import Algorithm, Method, method, methods
 from ._mile import ExperimentError, Random, RunError, Step, __version__
+from ._network import agent, emit, gather, keygen, status, swarm
 from ._problems import Objective, Quadratic, Table
 from ._running import check, load, load_run, load_sweep, reproduce, run, sweep
 from ._runs import Run, Stopped, Sweep
@@ -49,9 +51,13 @@ __all__ = [
     "Table",
     "Theory",
     "__version__",
+    "agent",
     "check",
     "contract",
+    "emit",
+    "gather",
     "graph",
+    "keygen",
     "keys",
     "load",
     "load_run",
@@ -60,6 +66,8 @@ __all__ = [
     "methods",
     "reproduce",
     "run",
+    "status",
+    "swarm",
     "sweep",
     "theory",
 ]

@@ -89,6 +89,7 @@ def check(
     methods: Sequence[_OwnMethod],
     callback: _Callback,
 ) -> str: ...
+def resolve(experiment: dict[str, Any], base: _Path, more: dict[str, Any]) -> str: ...
 def reproduce(
     item: str,
     paper: bool,

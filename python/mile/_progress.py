@@ -20,6 +20,11 @@ def _in_notebook() -> bool:
     return kernel is not None and "IPKernelApp" in getattr(kernel, "config", {})
 
 
+def is_watched() -> bool:
+    """Whether somebody looks at what is printed: in a notebook or a terminal."""
+    return _in_notebook() or sys.stderr.isatty()
+
+
 def observer(progress: bool | Callback | None, on_record: Callable[[Record], None] | None = None) -> Callback:
     """The function that is called with (kind, job, round, loss, text) at each event."""
     shown = _observer(progress)
@@ -31,7 +36,7 @@ def _observer(progress: bool | Callback | None) -> Callback:
         return progress
     if progress is False:
         return _silent
-    if progress is None and not (_in_notebook() or sys.stderr.isatty()):
+    if progress is None and not is_watched():
         return _notes
     try:
         from tqdm.auto import tqdm

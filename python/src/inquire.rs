@@ -64,7 +64,7 @@ fn describe(entry: &Entry) -> Result<serde_json::Value, LabError> {
     let parameters: serde_json::Map<String, serde_json::Value> = entry
         .parameters
         .iter()
-        .map(|p| (p.name.to_owned(), json!({ "takes": p.expected, "default": p.default })))
+        .map(|p| (p.name.to_owned(), json!({ "expected": p.expected, "default": p.default })))
         .collect();
     Ok(json!({
         "name": entry.name, "title": entry.title, "exact": entry.exact, "vectors_sent": costs.vectors_sent,

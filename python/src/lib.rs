@@ -4,7 +4,8 @@
 //! Objectives in Python are problems of the library ([`problem`]), whose arrays point into the agents' memory ([`memory`]);
 //! methods in Python are methods of the library ([`method`]), which are lent one step at a time ([`loan`]) and may apply their own
 //! functions to vectors ([`apply`]); PyTorch tensors are the
-//! vectors of an engine ([`host`]). The command `mile` of the package is here too ([`command`]).
+//! vectors of an engine ([`host`]). The command `mile` of the package is here too ([`command`]), with objectives that a function in a file
+//! makes ([`kind`]).
 
 mod apply;
 mod command;
@@ -14,6 +15,7 @@ mod failure;
 mod host;
 mod inquire;
 mod interrupt;
+mod kind;
 mod loan;
 mod memory;
 mod method;
@@ -43,6 +45,7 @@ fn _mile(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(session::run, module)?)?;
     module.add_function(wrap_pyfunction!(session::check, module)?)?;
+    module.add_function(wrap_pyfunction!(session::resolve, module)?)?;
     module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::methods, module)?)?;
     module.add_function(wrap_pyfunction!(inquire::method_names, module)?)?;

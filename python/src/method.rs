@@ -71,7 +71,7 @@ impl PyMethod {
     }
 
     fn call(&self, name: &str, step: &mut Step) -> Result<(), AgentsError> {
-        let called = Python::attach(|py| {
+        self.raised.verb(|py| {
             Loan::lend(
                 py,
                 step,
@@ -85,8 +85,7 @@ impl PyMethod {
                     self.object.bind(py).call_method1(name, (verbs,)).map(drop)
                 },
             )
-        });
-        called.map_err(|error| AgentsError::Engine(self.raised.keep(error)))
+        })
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use mile::real::Precision;
 use mile_lab::LabError;
 use mile_lab::objectives::{
-    AnyProblem, Curvature, EvaluationRows, Facts, FixedProblem, Objectives, RowCounts,
+    AnyProblem, Curvature, EvaluationRows, Fact, Facts, FixedProblem, Objectives, RowCounts,
 };
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::failure::Raised;
@@ -70,6 +71,41 @@ impl PyObjectives {
         };
         let (object, evaluated_on) = (object.clone().unbind(), text("evaluated_on")?);
         Ok(Self { object, spec, name, facts, rows, evaluated_on, memory, raised })
+    }
+
+    /// The same objectives, evaluated on this many samples as the experiment says.
+    pub(crate) fn sampled(&self, py: Python<'_>, per_agent: usize, test: usize) -> PyResult<Self> {
+        let object = self.object.bind(py);
+        if attribute(object, "evaluating")?.is_none() {
+            let got = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "eval_samples: expected none for objectives without samples, got {per_agent} and {got}; leave it out"
+            )));
+        }
+        let sampled = object.call_method1("evaluating", (per_agent, test))?;
+        let found = Self::read(&sampled, self.spec.agents, self.memory.clone(), self.raised.clone())?;
+        Ok(Self { rows: found.rows.map(|rows| Rows { is_given: true, ..rows }), ..found })
+    }
+
+    /// What identifies the objectives of an agent, or of all.
+    pub(crate) fn facts_of(&self, agent: Option<usize>) -> Result<Facts, LabError> {
+        let Some(agent) = agent else { return self.digests() };
+        let own: Vec<(String, String)> = match self.facts.is_empty() {
+            true => vec![("values".to_owned(), self.problem().values_at_start(agent..agent + 1)?)],
+            false => self.facts.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        };
+        let fact = |(key, value): (String, String)| {
+            (format!("problem.{key}[{agent}]"), Fact::from(value).of_agent(agent))
+        };
+        Ok(own.into_iter().map(fact).collect())
+    }
+
+    /// The names and shapes of the tensors that the variable consists of, if it has names for them.
+    pub(crate) fn tensors(&self) -> Facts {
+        let parts = self.spec.parts.iter().map(|part| format!("{} {:?}", part.name, part.shape));
+        let parts: Vec<String> = parts.collect();
+        let fact = || ("problem.tensors".to_owned(), parts.join(", ").into());
+        if parts.is_empty() { Facts::new() } else { Facts::from([fact()]) }
     }
 
     fn problem(&self) -> AnyProblem {

@@ -36,7 +36,7 @@ pub(crate) struct Spec {
     metrics: Vec<Metric>,
     own_metrics: Vec<String>,
     /// The tensors that the variable consists of.
-    parts: Vec<TensorPart>,
+    pub(crate) parts: Vec<TensorPart>,
     /// What the loss and the gradient of each agent are multiplied by, so that the mean over the agents is the weighted one.
     factors: Option<Vec<f64>>,
     /// Gives all tensors of a model by name, if a model has more than the variable, or names a part of it twice.

@@ -8,6 +8,7 @@ use mile::methods::catalogue::{Catalogue, Entry};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::objectives::{Kinds, Objectives, Setting};
 use mile_lab::section::Section;
+use mile_lab::spec::Spec;
 use mile_lab::sweep::ObserverFactory;
 use mile_lab::tensorboard::EventFiles;
 use mile_lab::{Lab, LabError, session};
@@ -19,6 +20,7 @@ use toml::Table;
 use crate::device;
 use crate::engines::PyEngines;
 use crate::failure::{Raised, RunError, exception, in_python};
+use crate::kind;
 use crate::memory::Memory;
 use crate::method::PyMethod;
 use crate::objectives::PyObjectives;
@@ -31,6 +33,14 @@ use crate::waiting::{Worker, long};
 
 /// The kind of problem in experiments whose objectives are given as Python values.
 const GIVEN: &str = "given";
+
+/// The kind of those that a function in a file makes.
+const PYTHON: &str = "python";
+
+/// The kind of problem in an experiment.
+fn kind_of(experiment: &Table) -> Option<&str> {
+    experiment.get("problem")?.get("kind")?.as_str()
+}
 
 /// An experiment as Python gives it, with the lab that runs it.
 struct Given {
@@ -55,8 +65,22 @@ impl Given {
         let catalogue = methods
             .into_iter()
             .try_fold(Catalogue::default(), |known, method| method.add_to(known, &raised))?;
-        let (kinds, mut worker) = (Kinds::default(), Worker::Threads);
+        let memory = Memory::default();
+        let kinds = Kinds::default().with(PYTHON, kind::python(memory.clone(), raised.clone()));
+        let is_made_by_a_function = problem.is_none() && kind_of(&table) == Some(PYTHON);
+        let is_in_python =
+            is_made_by_a_function || problem.is_some_and(|problem| !problem.is_instance_of::<TableData>());
+        if is_in_python && device.is_some() {
+            let problem =
+                "expected none for objectives in Python, which choose their own device; leave it out";
+            return Err(exception(&LabError::config("device", problem)));
+        }
+        let worker = if is_in_python { Worker::Caller } else { Worker::Threads };
         let lab = match problem {
+            None if is_made_by_a_function => {
+                let engines = PyEngines { host: None, memory, raised: raised.clone(), ranks: None };
+                Lab::new(kinds, catalogue, Arc::new(engines))
+            }
             None => Lab::new(kinds, catalogue, device::engines(device)?),
             Some(problem) if let Ok(data) = problem.cast::<TableData>() => {
                 let data = data.clone().unbind();
@@ -64,16 +88,9 @@ impl Given {
                     move |section: &Section, setting: Setting| data.get().objectives(section, setting.agents);
                 Lab::new(kinds.with(GIVEN, read), catalogue, device::engines(device)?)
             }
-            Some(_) if device.is_some() => {
-                let problem =
-                    "expected none for objectives in Python, which choose their own device; leave it out";
-                return Err(exception(&LabError::config("device", problem)));
-            }
             Some(problem) => {
-                worker = Worker::Caller;
                 let ranks =
                     ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
-                let memory = Memory::default();
                 let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
                 let (object, lent, kept) = (problem.clone().unbind(), memory.clone(), raised.clone());
                 let read = move |_: &Section, setting: Setting| {
@@ -211,6 +228,22 @@ pub(crate) fn check(
     let work = |_| Ok(session.lab.plan(&session.table, &session.base, None)?.spec.to_table().to_string());
     let (result, _) = long(py, session.worker, callback, &session.raised, work)?;
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
+}
+
+/// An experiment as a file for other processes: with its defaults and absolute paths, and with more sections.
+#[pyfunction]
+pub(crate) fn resolve(
+    experiment: &Bound<'_, PyDict>,
+    base: PathBuf,
+    more: &Bound<'_, PyDict>,
+) -> PyResult<String> {
+    let raised = Raised::default();
+    let kinds = Kinds::default().with(PYTHON, kind::python(Memory::default(), raised));
+    let table = values::table(experiment, "")?;
+    let spec = Spec::read_with(&table, &base, &kinds, &Catalogue::default());
+    let mut resolved = spec.map_err(|error| exception(&error))?.to_table();
+    resolved.extend(values::table(more, "")?);
+    Ok(resolved.to_string())
 }
 
 /// Reproduces an item of the paper in a folder. Returns what was found and whether it was interrupted.

@@ -58,6 +58,11 @@ pub(crate) fn on_this_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// From now on what this thread does in parallel it does alone, since it computes objectives in Python.
+pub(crate) fn stay_on_this_thread() {
+    CALLER.with(|_| ());
+}
+
 /// Short work, such as reading a graph: no progress.
 pub(crate) fn quick<R: Send>(
     py: Python<'_>,

@@ -160,7 +160,7 @@ fn json(entries: &[&Entry]) -> anyhow::Result<String> {
         let parameters: Vec<Value> = entry
             .parameters
             .iter()
-            .map(|p| json!({ "name": p.name, "takes": p.expected, "default": p.default }))
+            .map(|p| json!({ "name": p.name, "expected": p.expected, "default": p.default }))
             .collect();
         list.push(json!({
             "name": entry.name, "title": entry.title, "reference": entry.reference, "note": entry.note,

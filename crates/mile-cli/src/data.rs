@@ -12,7 +12,7 @@ use mile_lab::objectives::Statistics;
 use mile_lab::spec::Spec;
 use mile_nn::data::{self, DownloadProgress, Located};
 
-use crate::{output, reading};
+use crate::{CommandLine, output};
 
 /// Time between two progress lines of a download, where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -78,14 +78,14 @@ struct DataDirArguments {
     data_dir: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &DataArguments, line: &CommandLine) -> anyhow::Result<u8> {
     match &arguments.action {
         Action::List(place) => output::print(&list(place.data_dir.as_deref()))?,
         Action::Where(place) => output::print(&search_path(place.data_dir.as_deref()))?,
         Action::Get { name, place } => get(name, place.data_dir.as_deref())?,
         Action::Summary { experiment, agent, output, set } => {
             let place = output.clone().unwrap_or_else(|| format!("statistics-{agent}.json").into());
-            summary(experiment, *agent, set)?.write(&place)?;
+            summary(experiment, *agent, set, line)?.write(&place)?;
             output::print(&format!("{}\n", place.display()))?;
         }
         Action::Merge { files, output } => {
@@ -98,8 +98,8 @@ pub(crate) fn run(arguments: &DataArguments) -> anyhow::Result<u8> {
 }
 
 /// The statistics of one agent's data.
-fn summary(path: &Path, agent: usize, set: &[String]) -> Result<Statistics, LabError> {
-    let spec = Spec::load(path, set, &reading::kinds())?;
+fn summary(path: &Path, agent: usize, set: &[String], line: &CommandLine) -> Result<Statistics, LabError> {
+    let spec = Spec::load(path, set, &line.kinds(), line.catalogue())?;
     let name = path.display().to_string();
     let agents = spec.membership().map_err(|error| error.in_file(&name))?.numbers();
     if agent >= agents {

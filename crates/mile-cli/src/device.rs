@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use mile_lab::device::DeviceChoice;
-use mile_lab::engines::{Engines, InProcess};
+use mile_lab::engines::Engines;
 use mile_lab::error::LabError;
 
 /// Where agents compute.
@@ -16,13 +16,12 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
-    /// The engines of a run, and a line for the user if a choice was made.
-    pub(crate) fn engines(&self) -> Result<(Arc<dyn Engines>, String), LabError> {
-        let cpu = || -> Arc<dyn Engines> { Arc::new(InProcess) };
+    /// The engines of a run, of which `cpu` are those on the CPU, and a line for the user if a choice was made.
+    pub(crate) fn engines(&self, cpu: Arc<dyn Engines>) -> Result<(Arc<dyn Engines>, String), LabError> {
         match self.device {
-            DeviceChoice::Cpu => Ok((cpu(), String::new())),
+            DeviceChoice::Cpu => Ok((cpu, String::new())),
             DeviceChoice::Cuda(number) => gpu::open(number),
-            DeviceChoice::Auto => Ok(gpu::open(0).unwrap_or_else(|why| (cpu(), without_gpu(&why)))),
+            DeviceChoice::Auto => Ok(gpu::open(0).unwrap_or_else(|why| (cpu, without_gpu(&why)))),
         }
     }
 

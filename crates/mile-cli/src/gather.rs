@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mile::methods::catalogue::Catalogue;
 use mile_lab::agent_files::Divergence;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
@@ -16,8 +15,8 @@ use mile_lab::session::Executed;
 use mile_lab::spec::{AgentSpec, Spec};
 use mile_lab::store::Outcome;
 
+use crate::CommandLine;
 use crate::output::{self, OutputArguments};
-use crate::reading;
 use crate::run::finish;
 use crate::status::refused_in;
 
@@ -43,14 +42,14 @@ struct Silent;
 
 impl Observer for Silent {}
 
-pub(crate) fn run(arguments: &GatherArguments) -> anyhow::Result<u8> {
-    let (own, folders) = agents(&arguments.folders)?;
+pub(crate) fn run(arguments: &GatherArguments, line: &CommandLine) -> anyhow::Result<u8> {
+    let (own, folders) = agents(&arguments.folders, line)?;
     let out = &arguments.out;
     refused_in(&folders.values().cloned().collect::<Vec<_>>()).iter().for_each(|line| eprintln!("{line}"));
     let spec = match &arguments.experiment {
         // By which rule agents stop, they alone know.
-        Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[], &reading::kinds())? },
-        None => with_data_of_all(own, &folders, out)?,
+        Some(path) => Spec { stop: own.stop, ..Spec::load(path, &[], &line.kinds(), line.catalogue())? },
+        None => with_data_of_all(own, &folders, out, line)?,
     };
     let (membership, precision) = (spec.membership()?, spec.precision);
     let agents = membership.numbers();
@@ -114,7 +113,12 @@ fn describe(found: &GatheredParts) -> String {
 }
 
 /// The experiment with everybody's data in one folder, as links to the files that agents have brought in their own folders.
-fn with_data_of_all(spec: Spec, folders: &BTreeMap<usize, PathBuf>, out: &Path) -> Result<Spec, LabError> {
+fn with_data_of_all(
+    spec: Spec,
+    folders: &BTreeMap<usize, PathBuf>,
+    out: &Path,
+    line: &CommandLine,
+) -> Result<Spec, LabError> {
     let brought = |(_, path): &(&'static str, PathBuf)| {
         path.file_name().is_some_and(|name| name.to_string_lossy().contains(AGENT))
     };
@@ -142,7 +146,7 @@ fn with_data_of_all(spec: Spec, folders: &BTreeMap<usize, PathBuf>, out: &Path) 
             problem.insert(key.to_owned(), all.into());
         }
     }
-    Spec::read_with(&table, Path::new(""), &reading::kinds(), &Catalogue::default())
+    Spec::read_with(&table, Path::new(""), &line.kinds(), line.catalogue())
 }
 
 /// The outcomes of the jobs, and those that have diverged.
@@ -156,7 +160,7 @@ fn gather<T: Scalar>(plan: &Plan, out: &Path, folders: Vec<PathBuf>) -> Result<G
 }
 
 /// The experiment of the first agent, and the folder of each.
-fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabError> {
+fn agents(given: &[PathBuf], line: &CommandLine) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabError> {
     let inner = |folder: &PathBuf| -> Vec<PathBuf> {
         let swarm = folder.join("agents");
         let Ok(entries) = std::fs::read_dir(&swarm) else { return vec![folder.clone()] };
@@ -165,7 +169,8 @@ fn agents(given: &[PathBuf]) -> Result<(Spec, BTreeMap<usize, PathBuf>), LabErro
     };
     let (mut first, mut found) = (None::<(usize, Spec)>, BTreeMap::new());
     for folder in given.iter().flat_map(inner) {
-        let (experiment, config) = AgentSpec::load(&folder.join("agent.toml"), &reading::kinds())?;
+        let (experiment, config) =
+            AgentSpec::load(&folder.join("agent.toml"), &line.kinds(), line.catalogue())?;
         if let Some(other) = found.insert(config.id, folder.clone()) {
             let problem = format!(
                 "the folder of agent {}, the same agent as in {}; give only one of them",

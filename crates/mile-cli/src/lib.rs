@@ -1,9 +1,11 @@
 //! The command `mile`: command-line arguments, and calls to the libraries.
 //!
-//! A library, because it is in two places: in the program `mile`, and in the Python package, which brings the command along.
+//! A library, because it is in several places: in the program `mile`, in the Python package, which brings the command along, and in
+//! programs with objectives of their own ([`CommandLine`]).
 
 mod agent;
 mod algorithms;
+mod command_line;
 mod completions;
 mod data;
 mod device;
@@ -42,6 +44,7 @@ use mile_net::checkpoint::CheckpointError;
 use mile_net::engine::NetworkEngineError;
 use mile_net::keys::KeyError;
 
+pub use self::command_line::CommandLine;
 pub use self::program::Program;
 
 /// Decentralized optimization and learning with multiple local updates.
@@ -142,8 +145,7 @@ const USAGE: u8 = 2;
 const DIVERGED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
-/// Runs the command with these arguments, the first of which is its name; returns its exit code.
-pub fn run(program: &Program, arguments: Vec<OsString>) -> u8 {
+fn run(line: &CommandLine, arguments: Vec<OsString>) -> u8 {
     let command = match keys::is_asked_for(&arguments) {
         true => Command::Keys(keys::all()),
         false => match Arguments::try_parse_from(arguments) {
@@ -155,7 +157,7 @@ pub fn run(program: &Program, arguments: Vec<OsString>) -> u8 {
             }
         },
     };
-    match carry_out(command, program) {
+    match carry_out(command, line) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("mile: {}", error_message(&error));
@@ -164,27 +166,27 @@ pub fn run(program: &Program, arguments: Vec<OsString>) -> u8 {
     }
 }
 
-fn carry_out(command: Command, program: &Program) -> anyhow::Result<u8> {
+fn carry_out(command: Command, line: &CommandLine) -> anyhow::Result<u8> {
     match command {
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments, line),
         Command::Init(arguments) => init::run(&arguments),
-        Command::Swarm(arguments) => swarm::run(&arguments, program),
-        Command::Agent(arguments) => agent::run(&arguments),
+        Command::Swarm(arguments) => swarm::run(&arguments, line),
+        Command::Agent(arguments) => agent::run(&arguments, line),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
-        Command::Gather(arguments) => gather::run(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
+        Command::Gather(arguments) => gather::run(&arguments, line),
+        Command::Status(arguments) => status::run(&arguments, line),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
-        Command::Theory(arguments) => theory::run(&arguments),
+        Command::Theory(arguments) => theory::run(&arguments, line),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
-        Command::Data(arguments) => data::run(&arguments),
+        Command::Data(arguments) => data::run(&arguments, line),
         Command::Plot(arguments) => plot::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::predict(&arguments),
         Command::Evaluate(arguments) => predict::evaluate(&arguments),
         Command::Export(arguments) => export::run(&arguments),
-        Command::Log(arguments) => log::run(&arguments, program),
+        Command::Log(arguments) => log::run(&arguments, &line.program),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),
     }

@@ -49,7 +49,7 @@ impl NetworkArguments {
     ) -> anyhow::Result<NetworkSpec> {
         let whole = |number: u64| i64::try_from(number).map(Value::Integer);
         let path = |path: &PathBuf| Value::from(path.display().to_string());
-        // Their graphs have weights of their own, so that there is no other topology.
+        // Their graphs set their own weights, so there is no other topology.
         let is_alone = matches!(time_varying, Some("one-peer-hypercube" | "base-k"));
         let entries = [
             ("topology", (!is_alone).then(|| self.topology.as_str().into())),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mile_lab::engines::{Engines, InProcess};
+use mile_lab::engines::Engines;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 
@@ -18,9 +18,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The ranks of a job if this process was started for one, otherwise this process; on CPUs.
+    /// The ranks of a job if this process was started for one, otherwise these engines; on CPUs.
     #[cfg(feature = "mpi")]
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find(here: Arc<dyn Engines>) -> anyhow::Result<Self> {
         use mile::ranks::Ranks;
 
         let job =
@@ -28,15 +28,15 @@ impl Place {
         let job = job.map(Arc::new);
         let engines: Arc<dyn Engines> = match job.as_ref().filter(|job| job.count() > 1) {
             Some(job) => Arc::new(mile_ranks::RankEngines::new(job.clone())),
-            None => Arc::new(InProcess),
+            None => here,
         };
         Ok(Self { engines, device: String::new(), job })
     }
 
     /// This process; on its CPU.
     #[cfg(not(feature = "mpi"))]
-    pub(crate) fn find() -> anyhow::Result<Self> {
-        Ok(Self { engines: Arc::new(InProcess), device: String::new() })
+    pub(crate) fn find(here: Arc<dyn Engines>) -> anyhow::Result<Self> {
+        Ok(Self { engines: here, device: String::new() })
     }
 
     /// Uses the device that was asked for, on every rank.
@@ -46,7 +46,7 @@ impl Place {
             (self.engines, self.device) = device.engines_of_rank(job)?;
             return Ok(());
         }
-        (self.engines, self.device) = device.engines()?;
+        (self.engines, self.device) = device.engines(self.engines())?;
         Ok(())
     }
 

@@ -4,18 +4,12 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mile_lab::objectives::Kinds;
 use mile_lab::reading::ReadingProgress;
 
 use crate::place;
 
 /// Time between two lines, where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// The built-in kinds of problems, which [show](progress) how much of their data has been read.
-pub(crate) fn kinds() -> Kinds {
-    Kinds::default().showing(progress())
-}
 
 /// Shows how much of the data has been read, if that takes longer than a second; of several ranks, the first one does.
 pub(crate) fn progress() -> ReadingProgress {

@@ -1,8 +1,10 @@
 //! `mile reproduce`: the paper's tables, figures and theorems.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use mile_lab::engines::InProcess;
 use mile_lab::error::LabError;
 use mile_reproduce::{Finding, Request};
 
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<u8> {
     if arguments.item == Item::All {
         mile_reproduce::check_dataset(scale, arguments.dataset.as_deref())?;
     }
-    let (engines, device) = arguments.device.engines()?;
+    let (engines, device) = arguments.device.engines(Arc::new(InProcess))?;
     eprint!("{device}");
     let stop = stop_on_interrupt(Some(STOP_MESSAGE))?;
     for (item, name, reproduce) in items {

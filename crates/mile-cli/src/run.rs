@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use mile::methods::catalogue::Catalogue;
 use mile::ranks::Together;
 use mile_lab::Lab;
 use mile_lab::error::LabError;
@@ -26,7 +25,7 @@ use crate::device::DeviceArguments;
 use crate::observers::ObserverArguments;
 use crate::output::OutputArguments;
 use crate::place::Place;
-use crate::{FAILED, INTERRUPTED, dry_run, observers, output, reading};
+use crate::{CommandLine, FAILED, INTERRUPTED, dry_run, observers, output};
 
 const DEFAULT: &str = include_str!("default.toml");
 
@@ -67,27 +66,27 @@ pub(crate) struct RunArguments {
     output: OutputArguments,
 }
 
-pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &RunArguments, line: &CommandLine) -> anyhow::Result<u8> {
     let name = match (&arguments.experiment, resumed_alone(arguments)) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(folder)) => folder.join("config.toml").display().to_string(),
         (None, None) => "the built-in experiment".into(),
     };
-    let mut place = Place::find()?;
+    let mut place = Place::find(line.engines())?;
     if let Err(error) = place.take(&arguments.device) {
         return place.end(Err(error.into()));
     }
     if place.is_first() {
         arguments.output.message(place.device());
     }
-    let result = run_named(arguments, &place).map_err(|error| match error.downcast::<LabError>() {
+    let result = run_named(arguments, line, &place).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
         Err(error) => error,
     });
     place.end(result)
 }
 
-fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
+fn run_named(arguments: &RunArguments, line: &CommandLine, place: &Place) -> anyhow::Result<u8> {
     let (begun, engines) = (Instant::now(), place.engines());
     let ranks = Together::of(engines.ranks());
     // What the first rank reads and chooses is the same for all.
@@ -99,7 +98,7 @@ fn run_named(arguments: &RunArguments, place: &Place) -> anyhow::Result<u8> {
         Ok((table.to_string(), base, folder))
     })?;
     let table = parse_table(&text, &[])?;
-    let lab = Lab::new(reading::kinds(), Catalogue::default(), engines.clone());
+    let lab = Lab::new(line.kinds(), line.catalogue().clone(), engines.clone());
     let session = lab.session(&table, &base, &folder, arguments.resume)?;
     let described = match session.work() {
         Work::Run(plan) => describe_run(arguments, plan, place, begun)?,

@@ -9,7 +9,6 @@ use clap::Args;
 use indicatif::HumanBytes;
 use mile_lab::error::LabError;
 use mile_lab::gather::agent_folder;
-use mile_lab::objectives::Kinds;
 use mile_lab::spec::AgentSpec;
 use mile_lab::table::TextTable;
 use mile_net::checkpoint::{CheckpointError, standing};
@@ -17,7 +16,7 @@ use mile_net::status::{Activity, Awaited, Neighbour, Status, StatusError, Traffi
 
 use crate::agent::refused::refused_messages;
 use crate::agent::socket;
-use crate::{FAILED, Format, output};
+use crate::{CommandLine, FAILED, Format, output};
 
 /// Time between two updates with --watch.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,7 +49,7 @@ pub(crate) struct StatusArguments {
 /// The status of the agent in a folder, or why there is none.
 type Answer = (PathBuf, Result<Status, StatusError>);
 
-pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &StatusArguments, line: &CommandLine) -> anyhow::Result<u8> {
     let folders = agents(&arguments.folders)?;
     loop {
         let answer = |folder: &PathBuf| {
@@ -59,7 +58,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
         };
         let answers: Vec<Answer> = folders.iter().map(answer).collect();
         if let Some(agent) = arguments.without {
-            output::print(&departure(agent, &answers)?)?;
+            output::print(&departure(agent, &answers, line)?)?;
             return Ok(0);
         }
         if arguments.check {
@@ -82,10 +81,10 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<u8> {
 }
 
 /// The event with which a lost agent leaves: at the largest round that any of the others has reached, and lost since the smallest.
-fn departure(agent: usize, answers: &[Answer]) -> Result<String, LabError> {
+fn departure(agent: usize, answers: &[Answer], line: &CommandLine) -> Result<String, LabError> {
     let (mut rounds, mut running) = (Vec::new(), Vec::new());
     for (folder, answer) in answers {
-        let (_, config) = AgentSpec::load(&folder.join("agent.toml"), &Kinds::default())?;
+        let (_, config) = AgentSpec::load(&folder.join("agent.toml"), &line.kinds(), line.catalogue())?;
         if config.id == agent {
             continue;
         }

@@ -1,16 +1,13 @@
 //! `mile theory`: what the theory says about a network and a step size.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use mile::methods::catalogue::Catalogue;
 use mile::methods::{Mile, Momentum};
 use mile::network::Network;
 use mile_lab::Lab;
 use mile_lab::advice::{estimate, inquiry};
-use mile_lab::engines::InProcess;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
 use mile_lab::plot::{StabilityMode, Used, modes_svg, stability_map_svg, write_picture};
@@ -22,7 +19,7 @@ use mile_theory::weights::WeightChoice;
 
 use crate::network::NetworkArguments;
 use crate::run::read_experiment;
-use crate::{Format, USAGE, output, reading};
+use crate::{CommandLine, Format, USAGE, output};
 
 /// Rows and columns of a stability map.
 const GRID: usize = 40;
@@ -76,7 +73,7 @@ pub(crate) struct TheoryArguments {
     format: Format,
 }
 
-pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &TheoryArguments, line: &CommandLine) -> anyhow::Result<u8> {
     let (xi, gamma) = match (weight("xi", &arguments.xi), weight("gamma", &arguments.gamma)) {
         (Ok(xi), Ok(gamma)) => (xi, gamma),
         (Err(problem), _) | (_, Err(problem)) => {
@@ -91,7 +88,7 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
     match &arguments.experiment {
         Some(path) => {
             let name = path.display().to_string();
-            let plan = plan(path, arguments).map_err(|error| error.in_file(&name))?;
+            let plan = plan(path, arguments, line).map_err(|error| error.in_file(&name))?;
             let estimate = estimate(&plan).map_err(|error| error.in_file(&name))?;
             print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
         }
@@ -104,11 +101,11 @@ pub(crate) fn run(arguments: &TheoryArguments) -> anyhow::Result<u8> {
 }
 
 /// The plan of an experiment file, or of the first point of its sweep.
-fn plan(path: &Path, arguments: &TheoryArguments) -> Result<Plan, LabError> {
+fn plan(path: &Path, arguments: &TheoryArguments, line: &CommandLine) -> Result<Plan, LabError> {
     let (table, base) = read_experiment(Some(path), &arguments.set, None)?;
-    let (kinds, catalogue, engines) = (reading::kinds(), Catalogue::default(), Arc::new(InProcess));
-    match SweepPlan::read_with(&table, &base, &kinds, &catalogue, engines.clone())? {
-        None => Lab::new(kinds, catalogue, engines).plan(&table, &base, None),
+    let (kinds, catalogue, engines) = (line.kinds(), line.catalogue(), line.engines());
+    match SweepPlan::read_with(&table, &base, &kinds, catalogue, engines.clone())? {
+        None => Lab::new(kinds, catalogue.clone(), engines).plan(&table, &base, None),
         Some(sweep) => {
             let first = &sweep.points[0];
             eprintln!("note: {} has a [sweep]; this is its first point, {}", path.display(), first.name);

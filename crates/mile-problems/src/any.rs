@@ -1,9 +1,12 @@
 //! A problem whose precision is known at run time only.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mile::problems::Problem;
 use mile::real::Precision;
+
+use crate::error::LabError;
 
 /// A problem in one of the two precisions.
 #[derive(Clone)]
@@ -20,6 +23,22 @@ impl AnyProblem {
         match self {
             Self::F32(_) => Precision::F32,
             Self::F64(_) => Precision::F64,
+        }
+    }
+
+    /// Number of agents.
+    pub fn agents(&self) -> usize {
+        match self {
+            Self::F32(problem) => problem.agents(),
+            Self::F64(problem) => problem.agents(),
+        }
+    }
+
+    /// A digest of the losses and gradients of these agents at the problem's starting point, and of its penalty.
+    pub fn values_at_start(&self, agents: Range<usize>) -> Result<String, LabError> {
+        match self {
+            Self::F32(problem) => crate::values(&**problem, agents),
+            Self::F64(problem) => crate::values(&**problem, agents),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The objectives of an experiment: one problem for each seed.
 //!
-//! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table`, `images` and `arrays`;
-//! [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
+//! A section `[problem]` names a *kind* of problem. The built-in kinds are `quadratic`, `table`, `images` and `arrays`, and `python`,
+//! which the Python package computes; [`Kinds::with`] adds others. A kind reads its section and returns the [`Objectives`].
 
 mod any;
 mod arrays;
@@ -11,6 +11,7 @@ pub mod form;
 mod images;
 mod pictures;
 pub mod predictions;
+mod python;
 mod quadratic;
 pub mod ranks;
 pub mod reading;
@@ -19,6 +20,7 @@ mod samples;
 pub mod section;
 mod table;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::section::Section;
 pub use self::any::AnyProblem;
 pub use self::arrays::TrainedNetwork;
 pub use self::error::LabError;
+pub use self::python::Factory;
 pub use self::table::{
     ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook,
 };
@@ -284,6 +287,7 @@ impl Default for Kinds {
             .with("table", table::read)
             .with("images", move |section, setting| images::read(section, setting, library.clone()))
             .with("arrays", move |section, setting| arrays::read(section, setting, arrays.clone()))
+            .with("python", python::read)
     }
 }
 
@@ -377,13 +381,13 @@ impl FixedProblem {
     }
 }
 
-/// A digest of the losses and gradients of all agents at the problem's starting point, and of the penalty.
-fn values<T: Real>(problem: &dyn Problem<T>) -> Result<String, LabError> {
+/// A digest of the losses and gradients of these agents at the problem's starting point, and of the penalty.
+fn values<T: Real>(problem: &dyn Problem<T>, agents: Range<usize>) -> Result<String, LabError> {
     let evaluate = || -> Result<String, Failure> {
         let dim = problem.dim();
         let points = problem.initial(0)?.unwrap_or_else(|| vec![T::zero(); dim]);
         let (mut gradient, mut found) = (vec![T::zero(); dim], Vec::new());
-        for agent in 0..problem.agents() {
+        for agent in agents {
             let x = if points.len() == dim { &points[..] } else { &points[agent * dim..(agent + 1) * dim] };
             gradient.fill(T::zero());
             problem.gradient(agent, x, &mut gradient)?;
@@ -415,8 +419,7 @@ impl Objectives for FixedProblem {
     fn digests(&self) -> Result<Facts, LabError> {
         let (key, value) = match (&self.version, &self.problem) {
             (Some(version), _) => ("problem.version", version.clone()),
-            (None, AnyProblem::F32(problem)) => ("problem.values", values(&**problem)?),
-            (None, AnyProblem::F64(problem)) => ("problem.values", values(&**problem)?),
+            (None, problem) => ("problem.values", problem.values_at_start(0..problem.agents())?),
         };
         Ok(Facts::from([(key.to_owned(), value.into())]))
     }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +13,7 @@ from .. import _mile
 from .._problems import own_names
 from .._samples import number
 from ._data import Batch, Source
-from ._gradients import bind, trained
+from ._gradients import bind, copied, in_training, trained
 from ._host import Host
 from ._random import seeding
 
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
 OwnMetrics = Mapping[str, Callable[[Any, Iterator[Batch]], SupportsFloat]]
 """Functions of the model and of the batches of the test data, by name."""
 
+Local: TypeAlias = str | Sequence[str] | Callable[[str], bool]
+"""Parameters that stay with their agent: names, beginnings of names, or a predicate of names."""
+
 
 class Evaluator:
     """A copy of the model in evaluation mode, which is given parameters and buffers."""
@@ -33,32 +34,33 @@ class Evaluator:
         self.problem, self.test = problem, test
         self.host: Host | None = None
         """The host of the job that is being run."""
-        self._probe = copy.deepcopy(problem.model).eval()
+        self._probe = copied(problem.model).eval()
         self._room = torch.zeros(problem.dim, device=problem.device, dtype=problem.torch_dtype)
         self._given = self._room.to(problem.model_dtype)
         """The same numbers in the precision of the model."""
         bind(self._probe, self._given)
-        self._own = dict(own or {})
-        self.own_metrics = own_names(self._own)
-        self.metrics = self._metrics()
+        self.own = dict(own or {})
+        self.own_metrics = own_names(self.own)
+        self.note: str | None = None
+        """Why no accuracy is recorded, if one may be expected."""
+        self.metrics = [] if test is None else ["accuracy", "test_loss"] if self._classifies(test) else ["test_loss"]
 
-    def _metrics(self) -> list[str]:
-        """The test loss, and the accuracy if the shapes say what it is."""
-        if self.test is None:
-            return []
-        if not self.problem.has_targets:
-            return ["test_loss"]
-        inputs, target = split(next(iter(self.test.some(1, 1)))[1])
-        if not isinstance(target, torch.Tensor) or target.is_floating_point():
-            return ["test_loss"]
-        with torch.no_grad(), seeding(self.problem.device):
-            output = self._probe(*inputs)
-        if isinstance(output, torch.Tensor) and output.ndim == 2 and output.shape[1] > 1 and target.ndim == 1:
-            return ["accuracy", "test_loss"]
-        got = f"{list(output.shape)} for targets of shape {list(target.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
-        expected = "an output of shape [samples, classes] for targets of shape [samples]"
-        warnings.warn(f"test: no accuracy is recorded: expected {expected}, got {got}; give your own as metrics", stacklevel=4)
-        return ["test_loss"]
+    def _classifies(self, test: Source) -> bool:
+        """Whether types and shapes say what an accuracy is. If not, it is noted down why, but for targets that are plain numbers."""
+        got = "a loss that is a function of the model and the batch"
+        if self.problem.has_targets:
+            inputs, target = split(next(test.some(_SEEN, _SEEN))[1])
+            if _are_numbers(target):
+                return False
+            with torch.no_grad(), seeding(self.problem.device):
+                output = self._probe(*inputs)
+            if _are_classes(output, target):
+                return True
+            got = f"{_described(output)} for targets {_described(target)}"
+        if not self.own:
+            expected = "outputs of shape [samples, classes] for integer targets of shape [samples]"
+            self.note = f'no accuracy is recorded: expected {expected}, got {got}; give your own as metrics={{"accuracy": function}}'
+        return False
 
     # Models
 
@@ -67,6 +69,15 @@ class Evaluator:
         if self.host is None or not self.problem.buffers or agent not in self.host.hosted:
             return dict(self.problem.model.named_buffers())
         return self.host.gradients.buffers()[agent - self.host.hosted.start]
+
+    def moving_buffers(self) -> list[str]:
+        """The names of the buffers that a forward pass in training changes."""
+        model, source = in_training(self.problem.model), self.problem.source(self.problem.hosted()[0])
+        before = {key: value.clone() for key, value in model.named_buffers()}
+        with torch.no_grad(), seeding(self.problem.device) as seed:
+            seed(0)
+            self.problem.objective(model, source.batch(0, 0))
+        return [key for key, value in model.named_buffers() if not torch.equal(value, before[key])]
 
     def mean_buffers(self) -> dict[str, torch.Tensor]:
         """The mean of all agents' buffers."""
@@ -104,17 +115,18 @@ class Evaluator:
             seed(number(agent))
             return float(self.problem.objective(self._probe, self.problem.source(agent).batch(0, 0)))
 
-    def gradient(self, agent: int, x: NDArray[Any], batches: Iterator[tuple[float, Batch]], seed_of: int) -> NDArray[Any]:
-        """The sum of the gradients on these batches, each times its factor."""
+    def gradient(self, agent: int, x: NDArray[Any], batches: Iterator[tuple[float, Batch]], seed_of: int) -> tuple[NDArray[Any], float]:
+        """The sum of the gradients on these batches, each times its factor, and the sum of the factors."""
         self._load(x, self.buffers_of(agent), agent)
-        sums = torch.zeros_like(self._room)
+        sums, factors = torch.zeros_like(self._room), 0.0
         with seeding(self.problem.device) as seed:
             seed(seed_of)
             for share, batch in batches:
                 found = torch.autograd.grad(self.problem.objective(self._probe, batch), trained(self._probe), allow_unused=True)
                 sums += self._packed(found) * share
+                factors += share
         packed: NDArray[Any] = sums.cpu().numpy()
-        return packed
+        return packed, factors
 
     def _packed(self, found: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
         parameters = trained(self._probe)
@@ -131,7 +143,7 @@ class Evaluator:
             loss, accuracy = self._mean(self.test, rows)
             found = [accuracy, loss] if "accuracy" in self.metrics else [loss]
         with torch.no_grad(), seeding(self.problem.device) as seed:
-            for function in self._own.values():
+            for function in self.own.values():
                 seed(number(0))
                 found.append(float(function(self._probe, self._test_batches(rows))))
         return found
@@ -156,6 +168,25 @@ class Evaluator:
         return float(total) / seen, right / seen
 
 
+# Test samples that types and shapes are looked up in.
+_SEEN = 16
+
+
+def _are_numbers(target: Any) -> bool:
+    """Whether targets are numbers, and not classes that are written as 0.0 and 1.0."""
+    return isinstance(target, torch.Tensor) and target.is_floating_point() and set(target.flatten().tolist()) != {0.0, 1.0}
+
+
+def _are_classes(output: Any, target: Any) -> bool:
+    if not isinstance(output, torch.Tensor) or not isinstance(target, torch.Tensor) or target.is_floating_point():
+        return False
+    return output.ndim == 2 and output.shape[1] > 1 and target.ndim == 1
+
+
+def _described(value: Any) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
 def split(batch: Batch) -> tuple[tuple[Any, ...], Any]:
     """Inputs and target."""
     if not isinstance(batch, tuple) or len(batch) < 2:
@@ -177,20 +208,21 @@ def own_loss(model: Any, batch: Batch) -> torch.Tensor:
     return found
 
 
-def columns_of(local: Any, named: list[tuple[str, int]]) -> NDArray[np.int64] | None:
-    """The places in x of the parameters that stay with their agent, chosen by name, beginning of names, or a predicate."""
-    if local is None:
-        return None
-    names = (local,) if isinstance(local, str) else local
+def local_names(local: Local, named: list[tuple[str, int]]) -> list[str]:
+    """The parameters that stay with their agent, chosen by name, beginning of names, or a predicate."""
     def chosen(name: str) -> bool:
-        return bool(local(name)) if callable(local) else any(name == one or name.startswith(f"{one}.") for one in names)
+        if callable(local):
+            return bool(local(name))
+        return any(name == one or name.startswith(f"{one}.") for one in ((local,) if isinstance(local, str) else local))
 
-    found, begin = [], 0
-    for name, count in named:
-        if chosen(name):
-            found.append(np.arange(begin, begin + count, dtype=np.int64))
-        begin += count
+    found = [name for name, _ in named if chosen(name)]
     if not found or len(found) == len(named):
         got = "all of them" if found else "none"
         raise _mile.ExperimentError(f"local: expected some of the trained parameters ({', '.join(name for name, _ in named)}), got {got}")
-    return np.concatenate(found)
+    return found
+
+
+def columns_of(names: list[str], named: list[tuple[str, int]]) -> NDArray[np.int64]:
+    """The places of parameters in x."""
+    ends = np.cumsum([count for _, count in named])
+    return np.concatenate([np.arange(end - count, end, dtype=np.int64) for (name, count), end in zip(named, ends, strict=True) if name in names])

@@ -22,9 +22,9 @@ from .._defaults import complete
 from .._files import round_of_state
 from .._methods import Algorithm, Algorithms
 from .._samples import Counts, number
-from ._data import AgentData, Batch, Loaded, Source, Streamed, source
-from ._evaluation import Evaluator, OwnMetrics, columns_of, own_loss, split
-from ._gradients import Gradients, choose, trained, views
+from ._data import AgentData, Batch, EvalRows, Loaded, Source, Streamed, source
+from ._evaluation import Evaluator, Local, OwnMetrics, columns_of, local_names, own_loss, split
+from ._gradients import Gradients, choose, copied, trained, views
 from ._host import Host
 from ._identity import facts
 from ._kept import kept
@@ -45,7 +45,8 @@ class Problem:
     loss: a function of (output, target) that returns the mean over a batch, such as `nn.CrossEntropyLoss()`. For batches that are not (inputs, target), such as dictionaries,
         pass a function of (model, batch) as `closure` instead. It gets batches as the data set or the loader gives them, on the device, with lists as tuples. With neither, the
         model computes its own loss, as those of `transformers` do: its output is the loss, or has it as `loss`.
-    data: for each agent, tensors or NumPy arrays (inputs, targets), a Dataset or a DataLoader; or a function that returns the data of an agent, together with `agents`.
+    data: for each agent, a tuple of tensors or NumPy arrays (inputs, targets), a Dataset (or a list of samples) or a DataLoader; or a function that returns the data of an agent, together with `agents`.
+    agent: the only agent whose data are here, for one that runs on its own machine; default: those of all are.
     test: data in one of these forms, on which the test loss is measured, and the accuracy if each sample has an output for each of several classes and one integer target.
     metrics: functions of (model, batches of the test data) that return a number, by name. Records have them of the average model, and of the agents' own models as local_NAME.
     batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent. A DataLoader has its own batches. accumulate: mini-batches in a gradient.
@@ -57,11 +58,11 @@ class Problem:
     autocast: "bfloat16" for forward passes in mixed precision.
     local: parameters that stay with their agent and are never sent, such as a personal head: names, beginnings of names, or a predicate of names.
     device: where the agents compute; default: the device of the model.
-    gradient: "loop" (one model per agent), "vmap" (all agents at once), or "auto": vmap on a GPU if the model allows it, otherwise a loop.
-    gradient_norm: whether to compute exact gradients in order to record the gradient norm.
+    gradient: "loop" (one model per agent), "vmap" (all agents at once), or "auto": vmap on a GPU if the model allows it, otherwise a loop. An optimizer steps in a loop.
+    gradient_norm: whether to compute exact gradients in order to record the gradient norm; not with `local`.
     eval_rows: the number of samples of each agent that losses are measured on, "all", or "off" for the losses of the mini-batches alone; default: as many as take a
-        fifth of the run. The loss of an agent with more samples is estimated from these, and enters f with the agent's weight, whatever their number.
-    version: a string that identifies the problem when a run is resumed; default: its data, its code and the loss at the start.
+        fifth of the run, and of streams at most the first eight mini-batches. The loss of an agent with more samples is estimated from these, and enters f with the agent's weight, whatever their number.
+    version: a string that identifies the problem when a run is resumed; default: its data, its code, and losses and gradients at the start.
 
     >>> import torch, mile, mile.torch
     >>> torch.manual_seed(0)
@@ -87,6 +88,7 @@ class Problem:
         data: Sequence[AgentData] | Callable[[int], AgentData] = (),
         *,
         agents: int | None = None,
+        agent: int | None = None,
         test: AgentData | None = None,
         metrics: OwnMetrics | None = None,
         closure: Callable[[Any, Batch], torch.Tensor] | None = None,
@@ -97,12 +99,12 @@ class Problem:
         scheduler: Schedulers | None = None,
         clip: float | None = None,
         autocast: Literal["bfloat16"] | None = None,
-        local: str | Sequence[str] | Callable[[str], bool] | None = None,
+        local: Local | None = None,
         device: str | torch.device | None = None,
         gradient: Literal["auto", "loop", "vmap"] = "auto",
         gradient_norm: bool = False,
         eval_batch: int = 1024,
-        eval_rows: int | Literal["all", "off"] | None = None,
+        eval_rows: EvalRows = None,
         name: str | None = None,
         version: str | None = None,
     ) -> None:
@@ -110,12 +112,22 @@ class Problem:
         _check(gradient=gradient, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
         if optimizer is None and scheduler is not None:
             raise TypeError("scheduler: expected an optimizer too, got none; without one give the method a schedule")
+        if optimizer is not None and gradient == "vmap":
+            raise ValueError('gradient: expected "loop" with an optimizer, which steps one model after the other, got "vmap"; leave it out')
+        if local is not None and gradient_norm:
+            expected = "none with local, since the mean over the agents would cancel what is an agent's own"
+            raise _mile.ExperimentError(f"gradient_norm: expected {expected}, got True; leave it out")
         self._take(model, device)
-        self.local_columns = columns_of(local, [(key, math.prod(shape)) for key, shape in self.parts])
+        named = [(key, math.prod(shape)) for key, shape in self.parts]
+        self.local = None if local is None else local_names(local, named)
+        self.local_columns = None if self.local is None else columns_of(self.local, named)
         self.shared_dim = self.dim - (0 if self.local_columns is None else len(self.local_columns))
         if isinstance(data, (Dataset, DataLoader, torch.Tensor, np.ndarray)):
             raise TypeError(f"data: expected a list with the data of each agent, got one {type(data).__name__}; split it among the agents")
         self.agents = divided.count(data, agents)
+        if agent is not None and not 0 <= agent < self.agents:
+            raise ValueError(f"agent: expected a number below {self.agents}, got {agent}")
+        self._only = agent
         self.name = name or type(model).__name__
         self.gradient, self.eval_batch, self.version = gradient, eval_batch, version
         self.eval_rows = eval_rows if eval_rows in (None, "all", "off") else int(eval_rows)
@@ -130,14 +142,16 @@ class Problem:
         self._sources: dict[int, Source] = {}
         self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
         if optimizer is not None:
-            probe = make(optimizer, copy.deepcopy(self.model).to(self.torch_dtype))
+            probe = make(optimizer, copied(self.model).to(self.torch_dtype))
             if scheduler is not None:
                 make_scheduler(scheduler, probe)
-        found = None if test is None else source(test, 0, None, self.device, self.model_dtype)
+        found = None if test is None else source(test, 0, None, self.device, self.model_dtype, self.eval_rows)
         self._evaluator = Evaluator(self, found, metrics)
         self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
         self.stochastic = any(size is not None for size in self._sizes)
         self._count_rows()
+        if gradient_norm and self.eval_rows != "all" and self._streams():
+            raise _mile.ExperimentError('gradient_norm: expected eval_rows="all" for streams, which are then read to their end, got none')
         self.weights = self._weights(weights)
         self.factors = divided.factors(self.weights, self.agents)
         self.records_gradient_norm = gradient_norm
@@ -152,7 +166,7 @@ class Problem:
         self.model_dtype = parameters[0].dtype
         self.torch_dtype = _TYPES[self.model_dtype]
         self.dtype = str(self.torch_dtype).removeprefix("torch.")
-        self.model = copy.deepcopy(model).to(self.device)
+        self.model = copied(model).to(self.device)
         self.dim = sum(parameter.numel() for parameter in parameters)
         self.parts = [(key, list(value.shape)) for key, value in model.named_parameters() if value.requires_grad]
         self.tied = _tied(model)
@@ -163,11 +177,28 @@ class Problem:
         own = [(one.rows, one.batch_rows) for one in map(self.source, self.hosted())]
         parts = [own] if self._distributed is None else [json.loads(part) for part in self._distributed.all_gather(json.dumps(own).encode())]
         rows, batches = zip(*(each for part in parts for each in part), strict=True)
+        if self._only is not None:
+            # The data of the others are elsewhere, and are taken to be as many.
+            rows, batches = rows * self.agents, batches * self.agents
         test = 0 if self._evaluator.test is None else self._evaluator.test.rows
         run = -(-sum(batches) * self.accumulate // self.agents)
         most = 1 if self.eval_rows == "off" else self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
         self._measure_on(Counts(rows, test, run, min(most, max(rows)), test))
-        self.evaluated_on: str | None = None
+        self.evaluated_on = self._described() if self.eval_rows is None else None
+
+    def _streams(self) -> bool:
+        """Whether the number of training samples is unknown."""
+        return any(isinstance(self.source(agent), Streamed) for agent in self.hosted())
+
+    def _described(self) -> str | None:
+        """What losses and metrics are measured on, as a sentence; nothing if that is everything."""
+        counts = self._counts
+        streams = [f"losses are measured on the first {counts.most:,} samples of each agent"] if self._streams() else []
+        if isinstance(self.test, Streamed):
+            streams.append(f"metrics on the first {counts.tested:,} test samples")
+        if not streams:
+            return counts.described
+        return f'{", ".join(streams)}, because streams may have no end (eval_rows="all" measures on all)'
 
     def _measure_on(self, counts: Counts) -> None:
         self._counts, self.row_counts = counts, counts.for_library
@@ -176,7 +207,9 @@ class Problem:
         """The weights of all agents."""
         if not isinstance(given, str) or given != "rows":
             return divided.weights(given, self.agents)
-        if any(isinstance(self.source(agent), Streamed) for agent in self.hosted()):
+        if self._only is not None:
+            raise _mile.ExperimentError("weights: expected numbers, since only one agent's data are here, got rows")
+        if self._streams():
             raise _mile.ExperimentError("weights: expected numbers, since streams have no number of rows, got rows")
         return divided.weights(given, self.agents, self._counts.rows)
 
@@ -186,7 +219,7 @@ class Problem:
         """The same problem, measured on this many samples of each agent and of the test data. Called by the library."""
         found = copy.copy(self)
         found._measure_on(self._counts.limited(per_agent, test))
-        found.evaluated_on = found._counts.described
+        found.evaluated_on = found._described()
         return found
 
     def facts(self) -> dict[str, str]:
@@ -197,7 +230,8 @@ class Problem:
 
     def complete_algorithms(self, algorithms: Algorithms, changed: set[str]) -> tuple[list[Algorithm], list[str]]:
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
-        return complete(algorithms, changed, has_optimizer=self.optimizer is not None)
+        found, notes = complete(algorithms, changed, has_optimizer=self.optimizer is not None)
+        return found, notes if self._evaluator.note is None else [*notes, self._evaluator.note]
 
     def loss(self, agent: int, x: NDArray[Any]) -> float:
         """f_agent(x) on data of the agent, evaluated with the agent's own buffers."""
@@ -208,13 +242,13 @@ class Problem:
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient, computed outside a host."""
         batches = ((self.factors[agent] / self.accumulate, batch) for batch in self.batches(agent, rng.seed, rng.draw))
-        return self._evaluator.gradient(agent, x, batches, number(rng.seed, agent, rng.draw))
+        return self._evaluator.gradient(agent, x, batches, number(rng.seed, agent, rng.draw))[0]
 
     def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
         """The exact gradient of f_agent."""
-        data = self.source(agent)
-        batches = ((self.factors[agent] * count / data.rows, batch) for count, batch in data.some(None, self.eval_batch))
-        return self._evaluator.gradient(agent, x, batches, number(agent))
+        found, rows = self._evaluator.gradient(agent, x, self.source(agent).some(None, self.eval_batch), number(agent))
+        found *= self.factors[agent] / rows
+        return found
 
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The metrics of the average model on the test data, with the mean of all agents' buffers."""
@@ -244,6 +278,18 @@ class Problem:
         found = Host(self, agents, hosted, edges, vectors, start, seed, self._distributed if peers else None)
         self._evaluator.host = found
         return found
+
+    @property
+    def needs_host(self) -> str | None:
+        """What only the engine of `mile.run` does for this problem: elsewhere agents have x, and gradients that are functions of x and the step."""
+        if self.optimizer is not None:
+            return "an optimizer of PyTorch, which remembers; give the method optimizer = \"adamw\" or another of its own instead"
+        if self.local_columns is not None:
+            return "parameters that stay with their agent (local)"
+        if self.clip is not None:
+            return "clip; give it to the method instead"
+        moving = self._evaluator.moving_buffers() if self.buffers else []
+        return f"buffers that change while training ({', '.join(moving[:3])}), such as those of batch norms; use group or layer norms instead" if moving else None
 
     def close(self) -> None:
         """Stops the workers of data loaders. Called by the library after a run."""
@@ -287,19 +333,31 @@ class Problem:
     # What hosts need
 
     @property
+    def test(self) -> Source | None:
+        """The test data."""
+        return self._evaluator.test
+
+    @property
+    def own(self) -> OwnMetrics:
+        """Metrics of the user's own."""
+        return self._evaluator.own
+
+    @property
     def has_targets(self) -> bool:
         """Whether batches are (inputs, target)."""
         return self._closure is None
 
     def hosted(self) -> range:
         """The agents of this process."""
+        if self._only is not None:
+            return range(self._only, self._only + 1)
         return range(self.agents) if self._distributed is None else self._distributed.block(self.agents)
 
     def source(self, agent: int) -> Source:
         """The data of an agent, looked up when they are first needed."""
         if agent not in self._sources:
             given = self._data(agent) if callable(self._data) else self._data[agent]
-            self._sources[agent] = source(given, agent, self._sizes[agent], self.device, self.model_dtype)
+            self._sources[agent] = source(given, agent, self._sizes[agent], self.device, self.model_dtype, self.eval_rows)
         return self._sources[agent]
 
     def draws(self, draw: int) -> range:
@@ -385,7 +443,7 @@ def _check_model(model: nn.Module) -> list[nn.Parameter]:
     parameters = trained(model)
     if not parameters:
         raise _mile.ExperimentError("model: expected trained parameters, got none; set requires_grad on those to be trained")
-    hooked = [key for key, parameter in model.named_parameters() if parameter._backward_hooks]
+    hooked = [key for key, parameter in model.named_parameters() if parameter._backward_hooks or parameter._post_accumulate_grad_hooks]
     if hooked:
         expected = "parameters without hooks, which the agents' copies of the model would not have"
         raise _mile.ExperimentError(f"model: expected {expected}, got hooks on {', '.join(hooked)}; use hooks of modules instead")

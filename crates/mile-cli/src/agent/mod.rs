@@ -24,7 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) use self::recording::ModelDiverged;
 
-use crate::{FAILED, INTERRUPTED, reading};
+use crate::{CommandLine, FAILED, INTERRUPTED};
 
 /// How long to wait for another agent that still uses the folder to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub(crate) struct AgentArguments {
     exit_with_parent: bool,
 }
 
-pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &AgentArguments, line: &CommandLine) -> anyhow::Result<u8> {
     init_logging();
     mile_net::engine::exit_on_panic(FAILED);
     ctrlc::set_handler(|| {
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
         std::thread::spawn(exit_when_stdin_closes);
     }
     let name = arguments.file.display().to_string();
-    let (experiment, config) = AgentSpec::load(&arguments.file, &reading::kinds())?;
+    let (experiment, config) = AgentSpec::load(&arguments.file, &line.kinds(), line.catalogue())?;
     let folder = Folder::open(&config.folder, LOCK_TIMEOUT)?;
     write_file(&config.folder.join("pid"), format!("{}\n", std::process::id()).as_bytes())?;
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use mile_cli::Program;
+use mile_cli::CommandLine;
 
 fn main() -> ExitCode {
-    mile_cli::run(&Program::this(), std::env::args_os().collect()).into()
+    CommandLine::default().main()
 }

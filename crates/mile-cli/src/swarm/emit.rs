@@ -12,6 +12,7 @@ use mile_lab::spec::{
     AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, VaryingSource, is_host_and_port,
 };
 use mile_lab::store::write_file;
+use toml::Value;
 
 use super::folders::{self, AgentSetup};
 use crate::output;
@@ -143,7 +144,8 @@ impl ExperimentFiles {
             relative(path);
         }
         for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
-            spec.problem.insert((*key).to_owned(), file_name(path).into());
+            let value = spec.problem.entry(*key).or_insert_with(|| "".into());
+            *value = renamed(value, path);
         }
         spec.problem.remove("data_dir");
         spec
@@ -162,6 +164,23 @@ impl ExperimentFiles {
             }
         }
         Ok(missing)
+    }
+}
+
+/// A value that is this path, or a list with it, with the name of the file instead; what follows the path stays, such as the name of a
+/// function.
+fn renamed(value: &Value, path: &Path) -> Value {
+    match value {
+        Value::Array(list) => {
+            let is_it = |one: &Value| one.as_str() == Some(&path.display().to_string());
+            let short = list.iter().map(|one| if is_it(one) { file_name(path).into() } else { one.clone() });
+            short.collect::<Vec<_>>().into()
+        }
+        other => {
+            let text = other.as_str().unwrap_or_default();
+            let rest = text.strip_prefix(&path.display().to_string()).unwrap_or_default();
+            format!("{}{rest}", file_name(path)).into()
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mile::methods::catalogue::Catalogue;
 use mile::ranks::{Alone, Together};
 use mile_lab::agent_files::Divergence;
 use mile_lab::choices::keep_choices;
@@ -28,7 +27,7 @@ use crate::agent::check_stop;
 use crate::output::OutputArguments;
 use crate::run::{advice, choose_folder, command_line, finish, read_experiment, stop_on_interrupt};
 use crate::status::refused_in;
-use crate::{DIVERGED, Program, reading};
+use crate::{CommandLine, DIVERGED, Program};
 
 /// Time between two checks of the agents' processes, and of their files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -67,15 +66,15 @@ pub(crate) struct SwarmArguments {
     hosts: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8> {
+pub(crate) fn run(arguments: &SwarmArguments, line: &CommandLine) -> anyhow::Result<u8> {
     let name = arguments.experiment.display().to_string();
-    run_named(arguments, program).map_err(|error| match error.downcast::<LabError>() {
+    run_named(arguments, line).map_err(|error| match error.downcast::<LabError>() {
         Ok(error) => error.in_file(&name).into(),
         Err(error) => error,
     })
 }
 
-fn run_named(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8> {
+fn run_named(arguments: &SwarmArguments, line: &CommandLine) -> anyhow::Result<u8> {
     let SwarmArguments { experiment, set, data_dir, .. } = arguments;
     let (mut table, base) = read_experiment(Some(experiment), set, data_dir.as_deref())?;
     if table.contains_key("sweep") {
@@ -83,7 +82,7 @@ fn run_named(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8
     }
     let settings = AgentSettings::of_swarm(&table)?;
     table.remove("agent");
-    let mut spec = Spec::read_with(&table, &base, &reading::kinds(), &Catalogue::default())?;
+    let mut spec = Spec::read_with(&table, &base, &line.kinds(), line.catalogue())?;
     settings.apply(&mut spec)?;
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
@@ -98,7 +97,8 @@ fn run_named(arguments: &SwarmArguments, program: &Program) -> anyhow::Result<u8
     let plan = Plan::new(spec)?;
     check_stop(&plan)?;
     eprint!("{}", advice(&plan)?);
-    let swarm = Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume, program };
+    let swarm =
+        Swarm { plan: &plan, settings, folder: &folder, resume: arguments.resume, program: &line.program };
     let outcomes = mile::with_precision!(plan.spec.precision, T => swarm.run::<T>())?;
     let again = command_line("swarm", Some(&arguments.experiment), set, data_dir.as_deref());
     let results = Executed::elsewhere(&plan, &folder, outcomes).report(true)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mile::methods::catalogue;
+use mile::methods::catalogue::{self, Catalogue};
 use toml::Table;
 
 use crate::objectives::Kinds;
@@ -27,7 +27,7 @@ enum Reader {
 const ALGORITHM: &str = "[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n";
 
 /// Sections `[problem]`, one for each kind.
-const PROBLEMS: [(&str, &str); 7] = [
+const PROBLEMS: [(&str, &str); 8] = [
     ("problem (quadratic)", "kind = 'quadratic'"),
     ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'logistic'"),
     ("problem (table)", "kind = 'table'\ndata = 'd.csv'\ntarget = 'y'\nloss = 'huber'\ndelta = 1"),
@@ -35,6 +35,7 @@ const PROBLEMS: [(&str, &str); 7] = [
     ("problem (images)", "kind = 'images'"),
     ("problem (arrays)", "kind = 'arrays'\ndata = 'd.npz'"),
     ("problem (arrays)", "kind = 'arrays'\ninputs = 'x.npy'\ntargets = 'y.npy'"),
+    ("problem (python)", "kind = 'python'\nfactory = 'train.py:problem'"),
 ];
 
 pub(super) fn all() -> Vec<Probe> {
@@ -102,7 +103,8 @@ impl Probe {
             Reader::Spec => Spec::read(&table, here).ok()?.to_table(),
             Reader::Agent => {
                 drop(AgentSettings::of_swarm(&table));
-                let (_, agent) = AgentSpec::parse(&self.text, here, &Kinds::default()).ok()?;
+                let (_, agent) =
+                    AgentSpec::parse(&self.text, here, &Kinds::default(), &Catalogue::default()).ok()?;
                 Table::from_iter([("agent".to_owned(), agent.settings.to_table().into())])
             }
             Reader::Sweep => {

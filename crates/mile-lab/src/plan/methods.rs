@@ -1,6 +1,8 @@
 //! The methods of a plan: their weights as numbers, and what is refused.
 
-use mile::agents::Costs;
+use std::cell::Cell;
+
+use mile::agents::{AgentsError, Costs};
 use mile::membership::{Epoch, Membership};
 use mile::method::Method;
 use mile::methods::Optimizer;
@@ -156,6 +158,9 @@ pub(super) fn build_in(
     built.map_err(|error| invalid(index, entry, error))
 }
 
+/// After how many steps without an exchange a method is refused.
+const MOST_STEPS: u64 = 10_000_000;
+
 /// The costs of a method's start-up and first round, measured by running it on an empty problem.
 pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs, LabError> {
     struct Empty(usize);
@@ -185,6 +190,13 @@ pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs
     let problem = Empty(network.agents());
     let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?.without_functions();
     let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
-    run.round(&mut agents)?;
-    Ok(run.progress().costs)
+    let steps = Cell::new(0);
+    let are_too_many = || steps.replace(steps.get() + 1) == MOST_STEPS;
+    match run.round_unless(&mut agents, &are_too_many) {
+        Err(AgentsError::Interrupted) => {
+            let expected = format!("a method that exchanges vectors within its first {MOST_STEPS} steps");
+            Err(LabError::expected("algorithm", expected, "one that does not"))
+        }
+        ended => Ok(ended.map(|()| run.progress().costs)?),
+    }
 }

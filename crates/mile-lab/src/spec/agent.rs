@@ -250,20 +250,25 @@ impl TransportSpec {
 impl AgentSpec {
     /// Reads an agent's file: an experiment with a section `[agent]`. Relative paths in it are relative to the file's
     /// folder.
-    pub fn load(path: &Path, kinds: &Kinds) -> Result<(Spec, Self), LabError> {
+    pub fn load(path: &Path, kinds: &Kinds, catalogue: &Catalogue) -> Result<(Spec, Self), LabError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the agent's file: {source}"),
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::parse(&text, &folder, kinds).map_err(|error| error.in_file(&name))
+        Self::parse(&text, &folder, kinds, catalogue).map_err(|error| error.in_file(&name))
     }
 
     /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path, kinds: &Kinds) -> Result<(Spec, Self), LabError> {
+    pub(crate) fn parse(
+        text: &str,
+        folder: &Path,
+        kinds: &Kinds,
+        catalogue: &Catalogue,
+    ) -> Result<(Spec, Self), LabError> {
         let table = parse_table(text, &[])?;
-        let mut spec = Spec::read_with(&table, folder, kinds, &Catalogue::default())?;
+        let mut spec = Spec::read_with(&table, folder, kinds, catalogue)?;
         let expected = "a section [agent], as mile swarm EXPERIMENT.toml --emit writes it";
         let agent = section(&table)?;
         let agent =

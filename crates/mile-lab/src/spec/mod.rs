@@ -258,13 +258,18 @@ impl Spec {
     }
 
     /// Reads an experiment file, with `--set` overrides applied.
-    pub fn load(path: &Path, overrides: &[String], kinds: &Kinds) -> Result<Self, LabError> {
+    pub fn load(
+        path: &Path,
+        overrides: &[String],
+        kinds: &Kinds,
+        catalogue: &Catalogue,
+    ) -> Result<Self, LabError> {
         let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the experiment file: {source}"),
         })?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let read = |table| Self::read_with(&table, &folder, kinds, &Catalogue::default());
+        let read = |table| Self::read_with(&table, &folder, kinds, catalogue);
         let spec = parse_table(&text, overrides).and_then(read);
         spec.map_err(|error| error.in_file(&path.display().to_string()))
     }

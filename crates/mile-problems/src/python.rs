@@ -1,0 +1,136 @@
+//! `kind = "python"`: objectives that a function in a Python file makes.
+//!
+//! The Python package computes them. What every program knows is the section, so that it can check experiments of this kind, read
+//! their results, and say what runs them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mile::real::Precision;
+use toml::{Table, Value};
+
+use crate::digest;
+use crate::error::LabError;
+use crate::section::{Section, resolve};
+use crate::{AnyProblem, Fact, Facts, Objectives, Setting};
+
+/// The section `[problem]` of this kind.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Factory {
+    /// The file with the function.
+    pub file: PathBuf,
+    /// The name of the function.
+    pub function: String,
+    /// What the function is called with, besides the numbers of agents.
+    pub arguments: Table,
+    /// Files beside it that it needs.
+    pub files: Vec<PathBuf>,
+    /// Number of agents.
+    pub agents: usize,
+    /// On how many samples of each agent, and of the test data, models are evaluated, where a plan has chosen that.
+    pub samples: Option<(usize, usize)>,
+}
+
+impl Factory {
+    /// Keys whose values differ between machines.
+    pub const PATH_KEYS: &'static [&'static str] = &["factory", "files"];
+
+    /// Reads the section.
+    pub fn read(section: &Section, setting: Setting) -> Result<Self, LabError> {
+        let expected = "a function in a file, such as \"train.py:problem\"";
+        let text = section.text("factory", expected)?.ok_or_else(|| section.missing("factory", expected))?;
+        let (file, function) = match text.rsplit_once(':') {
+            Some((file, function)) if !file.is_empty() && !function.is_empty() => (file, function),
+            _ => return Err(LabError::expected(section.path("factory"), expected, format!("\"{text}\""))),
+        };
+        let file = resolve(setting.folder, file);
+        section.keep("factory", format!("{}:{function}", file.display()));
+        let expected = "a table of arguments, such as { width = 64 }";
+        let arguments = match section.value("arguments") {
+            None => Table::new(),
+            Some(Value::Table(table)) => table.clone(),
+            Some(other) => return Err(section.refuse("arguments", other, expected)),
+        };
+        if !arguments.is_empty() {
+            section.keep("arguments", arguments.clone());
+        }
+        let files = files(section, setting)?;
+        let expected = "a whole number of at least 1";
+        let per_agent = section.whole("eval_samples", expected)?;
+        let test = section.whole("test_samples", expected)?.unwrap_or(0);
+        Ok(Self {
+            file,
+            function: function.to_owned(),
+            arguments,
+            files,
+            agents: setting.agents,
+            samples: per_agent.map(|per_agent| (per_agent as usize, test as usize)),
+        })
+    }
+
+    /// The files that agents on other machines need, by key.
+    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let beside = self.files.iter().map(|path| ("files", path.clone()));
+        std::iter::once(("factory", self.file.clone())).chain(beside).collect()
+    }
+
+    /// Digests of the code, which are the same for all agents.
+    pub fn digests(&self) -> Result<Facts, LabError> {
+        let mut found = Facts::from([("problem.function".to_owned(), self.function.as_str().into())]);
+        found.insert("problem.factory".into(), digest::of_file(&self.file)?.into());
+        for path in &self.files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            found.insert(format!("problem.files[{name}]"), Fact::from(digest::of_file(path)?));
+        }
+        Ok(found)
+    }
+}
+
+fn files(section: &Section, setting: Setting) -> Result<Vec<PathBuf>, LabError> {
+    let expected = "a list of files, such as [\"model.py\"]";
+    let Some(value) = section.value("files") else { return Ok(Vec::new()) };
+    let list = value.as_array().ok_or_else(|| section.refuse("files", value, expected))?;
+    let path = |value: &Value| value.as_str().map(|text| resolve(setting.folder, text));
+    let found: Option<Vec<PathBuf>> = list.iter().map(path).collect();
+    let found = found.ok_or_else(|| section.refuse("files", value, expected))?;
+    let kept: Vec<Value> = found.iter().map(|path| path.display().to_string().into()).collect();
+    section.keep("files", kept);
+    Ok(found)
+}
+
+/// Reads the section for a program that has no Python.
+pub(super) fn read(section: &Section, setting: Setting) -> Result<Arc<dyn Objectives>, LabError> {
+    Ok(Arc::new(Elsewhere(Factory::read(section, setting)?)))
+}
+
+/// Objectives that only the Python package computes.
+struct Elsewhere(Factory);
+
+impl Objectives for Elsewhere {
+    fn title(&self) -> String {
+        self.0.function.clone()
+    }
+
+    fn problem(&self, _: u64, _: Precision) -> Result<AnyProblem, LabError> {
+        let expected = "a kind that this program computes";
+        let got = "\"python\"; pip install mile-learn, and use its command: python -m mile";
+        Err(LabError::expected("problem.kind", expected, got))
+    }
+
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.0.files()
+    }
+
+    fn path_keys(&self) -> &'static [&'static str] {
+        Factory::PATH_KEYS
+    }
+
+    fn digests(&self) -> Result<Facts, LabError> {
+        self.0.digests()
+    }
+
+    fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
+        self.0.digests()
+    }
+}

@@ -1,0 +1,72 @@
+"""Objectives that a function in a file makes: `kind = "python"` in experiment files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import _mile
+
+
+def make(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> Any:
+    """Calls the function. It is told the number of agents, and the agent whose data are needed, if it has parameters for that."""
+    function = _function(file, name)
+    given = json.loads(arguments)
+    known = _parameters(function)
+    taken = {key: value for key, value in (("agents", agents), ("agent", agent)) if key in known and key not in given}
+    try:
+        inspect.signature(function).bind(**given, **taken)
+    except TypeError as error:
+        expected = f"the parameters of {name}{inspect.signature(function)}"
+        raise _mile.ExperimentError(f"arguments: expected {expected}, got {', '.join(given) or 'none'}; {error}") from None
+    found = function(**given, **taken)
+    if hasattr(found, "section"):
+        raise _mile.ExperimentError(f'{name}: expected objectives with loss and grad, got {type(found).__name__}; give its section with kind = "table" or "quadratic" instead')
+    needed = getattr(found, "needs_host", None)
+    if needed:
+        raise _mile.ExperimentError(f"{name}: expected a problem that agents can have by themselves, got one with {needed}; or run it with mile.run in Python")
+    return found
+
+
+def takes_agent(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> bool:
+    """Whether the function can be asked for the data of one agent."""
+    return "agent" in _parameters(_function(file, name))
+
+
+def _parameters(function: Callable[..., Any]) -> set[str]:
+    return {key for key, one in inspect.signature(function).parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+
+
+def _function(file: Path, name: str) -> Callable[..., Any]:
+    """A function of a file, which may import modules beside it."""
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise _mile.ExperimentError(f"expected a file with the function {name}, got {file}, which is not there")
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    # Two files of one name, in two folders, are two modules.
+    module_name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        if spec is None or spec.loader is None:
+            raise _mile.ExperimentError(f"expected a file of Python, got {file}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[module_name]
+            raise
+    found = getattr(module, name, None)
+    if not callable(found):
+        got = "none of that name" if found is None else type(found).__name__
+        raise _mile.ExperimentError(f"expected a function {name} in {file}, got {got}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,290 @@
+"""Objectives that a function in a file makes, in every place: `run`, the command, a swarm whose agents are killed, agents' folders on other machines."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mile
+
+NUMPY = """
+import os
+from pathlib import Path
+
+import mile
+import numpy as np
+from beside import scale
+
+
+def problem(agents, agent=None, width=3, slow=0.0):
+    if agent is not None:
+        with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+            asked.write(f"{os.getpid()}\\n")
+
+    def target(agent):
+        return scale * np.arange(agent, agent + width)
+
+    def grad(agent, x, rng):
+        import time
+        time.sleep(slow)
+        return np.tanh(x - target(agent)) + 0.01 * rng.standard_normal(width)
+
+    return mile.Objective(lambda agent, x: float(np.log(np.cosh(x - target(agent))).sum()), grad, agents=agents, dim=width, stochastic=True, full_grad=lambda agent, x: np.tanh(x - target(agent)))
+"""
+
+TORCH = """
+import torch
+from torch import nn
+
+import mile
+
+
+def data(agent):
+    generator = torch.Generator().manual_seed(agent)
+    inputs = torch.randn(30, 6, generator=generator)
+    return inputs, (inputs.sum(1) > agent / 2).long()
+
+
+class Gpt(nn.Module):
+    def __init__(self, words=7, width=8):
+        super().__init__()
+        self.embedding, self.place = nn.Embedding(words, width), nn.Parameter(torch.zeros(5, width))
+        self.norm, self.attention, self.head = nn.LayerNorm(width), nn.MultiheadAttention(width, 2, dropout=0.1, batch_first=True), nn.Linear(width, words)
+
+    def forward(self, words):
+        x = self.norm(self.embedding(words) + self.place)
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        return self.head(x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0])
+
+
+def text(agent):
+    generator = torch.Generator().manual_seed(agent)
+    words = torch.randint(0, 7, (20, 6), generator=generator)
+    return words[:, :-1], words[:, 1:]
+
+
+def problem(agents, agent=None, hidden=5):
+    model = nn.Sequential(nn.Linear(6, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, 2))
+    return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=4)
+
+
+def gpt(agents, agent=None):
+    def loss(output, target):
+        return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    return mile.torch.Problem(Gpt(), loss, text, agents=agents, agent=agent, batch=3)
+
+
+def with_batch_norm(agents, agent=None):
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=4)
+
+
+def with_optimizer(agents):
+    return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, optimizer=lambda parameters: torch.optim.AdamW(parameters))
+
+
+def broken(agents):
+    raise KeyError("what is missing")
+
+
+def nothing():
+    return 3
+"""
+
+EXPERIMENT = """
+name = "places"
+rounds = 12
+seeds = [1]
+[network]
+agents = 3
+[problem]
+kind = "python"
+factory = "train.py:{function}"
+{more}
+[[algorithm]]
+name = "mile"
+step_size = 0.05
+local_steps = 3
+{method}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path
+
+
+def write(place: Path, code: str = NUMPY, function: str = "problem", more: str = 'files = ["beside.py"]', method: str = "") -> Path:
+    (place / "train.py").write_text(textwrap.dedent(code))
+    (place / "beside.py").write_text("scale = 0.5\n")
+    path = place / "experiment.toml"
+    path.write_text(EXPERIMENT.format(function=function, more=more, method=method))
+    return path
+
+
+def command(*arguments: object, code: int = 0) -> str:
+    done = subprocess.run([sys.executable, "-m", "mile", *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def assert_equal(one: mile.Run, other: mile.Run) -> None:
+    ours, theirs = one.state(), other.state()
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert value.dtype == theirs[name].dtype and np.array_equal(value, theirs[name]), name
+
+
+def kill_agents(folder: Path, times: int) -> threading.Thread:
+    """Kills agents of a swarm, one after the other, while it runs."""
+
+    def storm() -> None:
+        for k in range(times):
+            pid = folder / "agents" / str(k % 3) / "pid"
+            until = time.time() + 30
+            while time.time() < until and not pid.exists():
+                time.sleep(0.05)
+            time.sleep(1.0)
+            try:
+                os.kill(int(pid.read_text()), signal.SIGKILL)
+            except (OSError, ValueError):
+                return
+
+    thread = threading.Thread(target=storm)
+    thread.start()
+    return thread
+
+
+def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
+    path = write(place, more='files = ["beside.py"]\narguments = { width = 4, slow = 0.05 }')
+    here = mile.run(path, out="here")
+    assert here.x().shape == (3, 4) and here.rows[-1]["round"] == 12
+    command("run", path, "--out", "commanded", "--set", "problem.arguments.slow=0.0")
+    assert_equal(here, mile.load_run("commanded"))
+    storm = kill_agents(place / "there", 3)
+    there = mile.swarm(path, out="there")
+    storm.join()
+    assert_equal(here, there)
+    assert there.rows[-1]["loss"] == here.rows[-1]["loss"]
+    assert any("start" in line for line in (place / "there/agents/0/log").read_text().splitlines())
+
+
+def test_an_agent_asks_for_its_own_data_only(place: Path) -> None:
+    mile.swarm(write(place), out="there")
+    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
+    own = {agent: (place / f"there/agents/{agent}/pid").read_text().strip() for agent in range(3)}
+    for agent in range(3):
+        for other in range(3):
+            assert (own[agent] in asked[other]) == (agent == other)
+
+
+@pytest.mark.parametrize(("function", "method", "settings"), [("problem", "", "transport = 'quic'"), ("gpt", "optimizer = 'adamw'", "transport = 'tcp'")])
+def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, method: str, settings: str) -> None:
+    path = write(place, TORCH, function, "", method)
+    here = mile.run(path, out="here")
+    with path.open("a") as file:
+        file.write(f"\n[agent]\n{settings}\n")
+    storm = kill_agents(place / "there", 2)
+    there = mile.swarm(path, out="there", resume=False)
+    storm.join()
+    assert_equal(here, there)
+
+
+def test_arguments_are_swept(place: Path) -> None:
+    found = mile.sweep(write(place), values={"problem.arguments.width": [2, 5]}, out="swept")
+    assert sorted(found.trials["problem.arguments.width"]) == [2, 5]
+
+
+def test_agents_folders_have_the_code(place: Path) -> None:
+    path = write(place)
+    here = mile.run(path, out="here")
+    with pytest.raises(mile.ExperimentError, match="address"):
+        mile.emit(path, out="deploy")
+    ports = free_ports(3)
+    folders = mile.emit(path, out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)}, agent={"transport": "tcp"})
+    assert [sorted(one.name for one in folder.iterdir()) for folder in folders] == 3 * [["agent.toml", "beside.py", "key", "train.py"]]
+    (place / "train.py").rename(place / "gone.py")
+    agents = [threading.Thread(target=mile.agent, args=(folder / "agent.toml",)) for folder in folders]
+    for one in agents:
+        one.start()
+    for one in agents:
+        one.join()
+    assert [one["status"]["activity"] for one in mile.status(*folders)] == 3 * ["done"]
+    there = mile.gather("deploy", out="gathered")
+    assert_equal(here, there)
+
+
+def test_other_code_is_refused_by_name(place: Path) -> None:
+    ports = free_ports(3)
+    folders = mile.emit(write(place), out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)})
+    with (folders[2] / "train.py").open("a") as code:
+        code.write("\n# another line\n")
+    agents = [subprocess.Popen([sys.executable, "-m", "mile", "agent", folder / "agent.toml"], stderr=subprocess.PIPE, text=True) for folder in folders]
+    time.sleep(6)
+    for one in agents:
+        one.terminate()
+    said = "".join(one.communicate()[1] for one in agents)
+    assert "problem.factory" in said
+
+
+def test_what_cannot_be_is_refused(place: Path) -> None:
+    for function, text in [
+        ("with_optimizer", "an optimizer of PyTorch"),
+        ("with_batch_norm", "buffers that change while training"),
+        ("nothing", "expected objectives with loss and grad"),
+        ("absent", "expected a function absent in"),
+    ]:
+        with pytest.raises(Exception, match=text):
+            mile.run(write(place, TORCH, function, ""), out=f"no-{function}")
+    with pytest.raises(KeyError, match="what is missing"):
+        mile.run(write(place, TORCH, "broken", ""), out="no-broken")
+    said = command("run", write(place, TORCH, "broken", ""), "--out", "broken", code=2)
+    assert "KeyError" in said and "in broken" in said
+    with pytest.raises(mile.ExperimentError, match=r"heigth.*problem\(agents"):
+        mile.run(write(place, more="arguments = { heigth = 3 }"), out="no")
+    with pytest.raises(mile.ExperimentError, match="train.py:problem"):
+        mile.run(write(place), set=["problem.factory=train.py"], out="no")
+    (place / "train.py").unlink()
+    with pytest.raises(mile.ExperimentError, match="which is not there"):
+        mile.run(place / "experiment.toml", out="no")
+
+
+def test_what_only_this_process_has_is_no_swarm(place: Path) -> None:
+    objective = mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=2, dim=2)
+    with pytest.raises(mile.ExperimentError, match='kind": "python"'):
+        mile.swarm(problem=objective, algorithms=[mile.method("mile", step_size=0.1)], out="no")
+
+
+def test_an_interrupted_swarm_goes_on(place: Path) -> None:
+    path = write(place, more='files = ["beside.py"]\narguments = { slow = 0.1 }')
+    script = f"import mile\ntry:\n    mile.swarm({str(path)!r}, out='there')\nexcept mile.Stopped as stopped:\n    print('stopped', stopped.run.folder)\n"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    until = time.time() + 30
+    while time.time() < until and not (place / "there/agents/2/pid").exists():
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0].strip() == "stopped there"
+    assert_equal(mile.swarm(path, out="there", resume=True), mile.run(path, out="here"))
+
+
+def free_ports(count: int) -> list[int]:
+    import socket
+
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
