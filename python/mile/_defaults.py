@@ -6,28 +6,35 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _mile
-from ._methods import Algorithm, method
+from ._methods import Algorithm
 
 # Parameters that say how MILE weighs its correction and moves its models. If none is given, neither is the paper's method meant.
 _DECIDE = ("xi", "gamma", "momentum", "nesterov", "optimizer", "correction", "compression", "outer")
 _STEPS = ("local_steps", "num_local_steps", "tau")
 _USUAL_STEPS = 10
+# What is run where nothing is said: the usual start for networks.
+_USUAL: Algorithm = {"name": "mile", "step_size": 1e-3, "local_steps": _USUAL_STEPS, "optimizer": "adamw"}
 # tau xi of a correction around an optimiser, safe in all settings that were tried.
 _WEIGHT = 0.4
 
 
-def complete(algorithms: Any, changed: set[str], has_optimizer: bool) -> tuple[list[Any], list[str]]:
-    """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences."""
+def complete(algorithms: Any, changed: set[str], has_optimizer: bool = False, has_local: bool = False) -> tuple[list[Any], list[str]]:
+    """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences; what does not go with an optimizer of PyTorch, or with parameters
+    that stay with their agent, is refused."""
     given = [algorithms] if isinstance(algorithms, (dict, str)) or not isinstance(algorithms, Iterable) else list(algorithms)
-    if not given:
-        given = [method("mile", None if has_optimizer else "auto")]
     found: list[Any] = []
     notes: list[str] = []
+    if not given:
+        given = [{"name": "mile"} if has_optimizer else _USUAL]
+        notes += [] if has_optimizer else [f"mile runs with {_words(_USUAL)}, a start for networks, because no algorithms are given"]
     for k, section in enumerate(given):
         if isinstance(section, dict):
             section = dict(section)
             if has_optimizer:
                 _check_optimised(section, k)
+            if has_local and section.get("compression", "none") != "none":
+                expected = "none where parameters stay with their agent (local of the problem), because whole vectors are compressed"
+                raise _mile.ExperimentError(f"algorithms[{k}].compression: expected {expected}, got {section['compression']!r}; leave one of the two out")
             if not changed.intersection(_DECIDE):
                 notes += _chosen(section, has_optimizer)
         found.append(section)
@@ -49,8 +56,13 @@ def _chosen(section: Algorithm, has_optimizer: bool) -> list[str]:
         added = {"momentum": 0.9, "xi": "adaptive"}
         why = "as recommended for networks"
     section.update(added)
-    words = " and ".join(f"{key}={value!r}" for key, value in added.items())
-    return [f"{section.get('label', 'mile')} runs with {words}, {why}; xi=\"paper\" is the paper's method"]
+    return [f"{section.get('label', 'mile')} runs with {_words(added)}, {why}; xi=\"paper\" is the paper's method"]
+
+
+def _words(section: Algorithm) -> str:
+    """Parameters as one types them."""
+    *first, last = (f"{key}={value!r}" for key, value in section.items() if key != "name")
+    return f"{', '.join(first)} and {last}"
 
 
 def _check_optimised(section: Algorithm, k: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dis
+import functools
 import hashlib
 import inspect
 import sys
@@ -49,7 +51,7 @@ def exchanges(method: object, base: type) -> bool:
     if getattr(type(method), "step", None) is getattr(base, "step", None):
         return True
     todo: list[Any] = [*_state(method).values(), type(method)]
-    seen: set[int] = set()
+    seen = {id(method)}
     while todo:
         one = todo.pop()
         if id(one) in seen:
@@ -62,6 +64,10 @@ def exchanges(method: object, base: type) -> bool:
             todo.append(one.__func__)
         elif isinstance(one, property):
             todo.extend((one.fget, one.fset))
+        elif isinstance(one, types.MethodType):
+            todo.extend((one.__func__, one.__self__))
+        elif isinstance(one, (functools.partial, functools.partialmethod)):
+            todo.extend((one.func, *one.args, *one.keywords.values()))
         elif isinstance(one, types.FunctionType):
             if _names_in(one.__code__) & _VERBS:
                 return True
@@ -70,6 +76,8 @@ def exchanges(method: object, base: type) -> bool:
             todo.extend(one)
         elif isinstance(one, dict):
             todo.extend(one.values())
+        elif hasattr(one, "__wrapped__"):
+            todo.append(one.__wrapped__)
         elif not _is_foreign(one):
             return True
     return False
@@ -121,6 +129,13 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {digest.text()}"
 
 
+def code_of(module: Any) -> str:
+    """The code, the attributes and the modes of a module of PyTorch and of its parts, without their tensors."""
+    digest = _Digest()
+    digest.add_module(module)
+    return digest.text()
+
+
 class _Digest:
     """A digest of values of any type, the same in every process."""
 
@@ -159,10 +174,10 @@ class _Digest:
             self._function(value)
         elif isinstance(value, type):
             self._class(value)
-        elif hasattr(value, "detach") and hasattr(value, "tolist"):
-            # A PyTorch tensor, on any device and of any dtype.
-            self._write("tensor", value.dtype, tuple(value.shape))
-            self.add(value.detach().cpu().tolist())
+        elif _is_tensor(value):
+            self._tensor(value)
+        elif _is_array(value):
+            self._array(np.asarray(value))
         else:
             self._object(value)
 
@@ -172,6 +187,29 @@ class _Digest:
             self.add(array.tolist())
         else:
             self._write(np.ascontiguousarray(array).tobytes())
+
+    def _tensor(self, tensor: Any) -> None:
+        """A tensor of PyTorch, on any device and of any dtype."""
+        self._write("tensor", tensor.dtype, tuple(tensor.shape))
+        self._write(tensor.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
+
+    def add_module(self, module: Any) -> None:
+        """What a module of PyTorch consists of, apart from its tensors."""
+        for name, part in module.named_modules():
+            kind = type(part)
+            # A module as a whole may be in either mode.
+            self._write(name, kind.__module__, kind.__qualname__, part.extra_repr(), part.training or not module.training)
+            for own in (one for one in kind.__mro__ if _is_own(one)):
+                self.add(own)
+            # Other libraries keep paths and versions there.
+            if _is_own(kind) or kind.__module__.startswith("torch."):
+                self.add(sorted((key, value) for key, value in vars(part).items() if key[0] != "_" and key != "training" and _is_value(value)))
+
+    def _module(self, module: Any) -> None:
+        self.add_module(module)
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            self._write(name)
+            self._tensor(tensor)
 
     def _object(self, value: object) -> None:
         """An object that can be copied is identified by what its copy would be made of, any other by its type and attributes."""
@@ -214,9 +252,30 @@ class _Digest:
         self.add([function.__defaults__, function.__kwdefaults__])
         for name, value in sorted(_used(function).items()):
             is_code = isinstance(value, (types.FunctionType, type)) and value.__module__ == function.__module__
-            if is_code or isinstance(value, (*_PLAIN, np.ndarray, np.generic)):
+            if is_code or _is_value(value):
                 self._write(name)
                 self.add(value)
+            elif hasattr(value, "named_modules") and not isinstance(value, type):
+                self._write(name)
+                self._module(value)
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "tolist") and not isinstance(value, type)
+
+
+def _is_array(value: object) -> bool:
+    """Whether a value is an array of another library, such as JAX or pandas."""
+    return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, type)
+
+
+def _is_value(value: object) -> bool:
+    """Whether a value is plain, an array or a tensor, or a tuple or a dictionary of these. Lists are where functions put down what they see."""
+    if isinstance(value, tuple):
+        return all(map(_is_value, value))
+    if isinstance(value, dict):
+        return all(map(_is_value, value.values()))
+    return isinstance(value, _PLAIN) or _is_tensor(value) or _is_array(value)
 
 
 def _is_own(kind: type) -> bool:
@@ -245,7 +304,8 @@ def _used(function: types.FunctionType) -> dict[str, Any]:
     """What a function uses from its module and from enclosing functions, by name."""
     def names(code: types.CodeType) -> set[str]:
         inner = (names(part) for part in code.co_consts if isinstance(part, types.CodeType))
-        return set(code.co_names).union(*inner)
+        own = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        return own.union(*inner)
 
     found = {name: function.__globals__[name] for name in names(function.__code__) if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

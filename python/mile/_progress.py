@@ -68,15 +68,24 @@ def _lines(kind: str, name: str, round: int, value: float, text: str) -> None:
 
 
 class _Recording:
-    """An observer that also hands records to a function."""
+    """An observer that also hands records to a function; those of a sweep name their point, unless several points compute together."""
 
     def __init__(self, shown: Callback, on_record: Callable[[Record], None]) -> None:
         self.shown, self.on_record = shown, on_record
+        self.point: str | None = None
+        self.jobs, self.done = 0, set[str]()
 
     def __call__(self, kind: str, name: str, round: int, value: float, text: str) -> None:
         self.shown(kind, name, round, value, text)
-        if kind == "recorded":
-            self.on_record(read_record(text))
+        if kind == "point":
+            self.point = name if len(self.done) == self.jobs else None
+        elif kind == "planned":
+            self.jobs, self.done = int(value), set()
+        elif kind in ("ended", "kept"):
+            self.done.add(name)
+        elif kind == "recorded":
+            record = read_record(text)
+            self.on_record(record if self.point is None else {"point": self.point, **record})
 
 
 class _Bar:

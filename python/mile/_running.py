@@ -173,13 +173,14 @@ def sweep(
     tensorboard: bool = False,
     progress: bool | Callback | None = None,
     on_record: Callable[[Record], None] | None = None,
+    logger: str | Logger | None = None,
     **arguments: Unpack[Arguments],
 ) -> Sweep:
     """Runs every combination of values, and finds the best for each algorithm.
 
     `values` maps keys to lists: `{"step_size": [0.05, 0.1], "algorithm.mile.xi": [0.05, 0.1]}`; default: the section `[sweep]` of the experiment. `mode` is "cartesian" or
     "zip"; `criterion` is the quantity by which the best values are chosen; `cv` is the number of folds of a cross-validation, for tables in files. All other arguments are
-    those of `run`.
+    those of `run`. Records that are handed to `on_record` and to a logger name their `point`.
 
     >>> import mile
     >>> found = mile.sweep(
@@ -195,7 +196,14 @@ def sweep(
     section = dict(request.table.get("sweep", {})) | dict(values or {})
     section |= {key: word for key, word in (("mode", mode), ("criterion", criterion), ("cv", cv)) if word is not None}
     request.table["sweep"] = section
-    stopped = _execute(request, folder, goes_on, (report, tensorboard), ranks, observer(_shown(progress, ranks), on_record))
+    log = Logger(logger, folder=folder) if isinstance(logger, str) else logger
+    if log is not None and request.device not in (None, "cpu"):
+        raise ValueError(f"logger: expected none on a GPU, where points compute together, got one with device={request.device!r}; log the runs afterwards, with mile log")
+    try:
+        stopped = _execute(request, folder, goes_on, (report, tensorboard), ranks, observer(_shown(progress, ranks), _both(log, on_record)))
+    finally:
+        if log is not None:
+            log.close()
     found = Sweep(folder)
     if stopped:
         raise Stopped(f"stopped; continue with resume=True and out={str(folder)!r}", found)

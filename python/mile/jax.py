@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, SupportsFloat, TypeAlias
+from typing import Any, Generic, Literal, SupportsFloat, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +29,16 @@ from ._samples import Counts, evaluated, number
 Tree: TypeAlias = Any
 """A pytree of arrays: the arrays themselves, or lists, tuples and dictionaries of them."""
 
+Parameters = TypeVar("Parameters")
+"""The pytree of parameters, in which they come back."""
+
+Data = TypeVar("Data")
+"""The pytree of the data of an agent."""
+
 _HALVES = ("bfloat16", "float16")
 
 
-class Problem:
+class Problem(Generic[Parameters, Data]):
     """f_i(x) is the loss of the parameters x on the data of agent i.
 
     loss: a function of (parameters, batch) that returns the mean over the batch, a scalar. If it has a third argument it gets a random key, a function of the seed, the agent and the step,
@@ -47,7 +53,7 @@ class Problem:
     weights: numbers, one for each agent, or "rows" for the numbers of their samples: f is then the weighted mean of all f_i.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
     eval_rows: the number of samples of each agent that losses are measured on, or "all"; default: as many as take a fifth of the run.
-    version: a string that identifies the problem when a run is resumed; default: its data, its code and the loss at the start.
+    version: a string that identifies the problem when a run is resumed; default: its data, its code, and losses and gradients at the start.
 
     >>> import jax.numpy as jnp, numpy as np, mile, mile.jax
     >>> rng = np.random.default_rng(0)
@@ -64,12 +70,12 @@ class Problem:
     def __init__(
         self,
         loss: Callable[..., jax.Array],
-        parameters: Tree,
-        data: Sequence[Tree] | Callable[[int], Tree],
+        parameters: Parameters,
+        data: Sequence[Data] | Callable[[int], Data],
         *,
         agents: int | None = None,
-        test: Tree = None,
-        metrics: Mapping[str, Callable[[Tree, Tree], SupportsFloat]] | None = None,
+        test: Data | None = None,
+        metrics: Mapping[str, Callable[[Parameters, Data], SupportsFloat]] | None = None,
         batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
         weights: Literal["agents", "rows"] | Sequence[float] = "agents",
         gradient_norm: bool = False,
@@ -84,8 +90,10 @@ class Problem:
         self._all_rows = [_rows(one, f"data, agent {k}") for k, one in enumerate(self._data)]
         self._sizes = divided.sizes(batch, self.agents)
         self.agent_weights = divided.weights(weights, self.agents, self._all_rows)
-        self._test = None if test is None else _arrays(test, "test")
+        self._test: Any = None if test is None else _arrays(test, "test")
         self.name, self.version, self.eval_batch = name, version, eval_batch
+        if eval_rows not in (None, "all") and not divided.is_whole(eval_rows):
+            raise ValueError(f"eval_rows: expected a positive integer or 'all', got {eval_rows!r}")
         self.eval_rows = eval_rows if eval_rows in (None, "all") else int(eval_rows)
         self._take_metrics(metrics)
         self._compile(loss)
@@ -112,7 +120,7 @@ class Problem:
         if self.dim == 0:
             raise _mile.ExperimentError("parameters: expected at least one number, got none")
 
-    def _take_metrics(self, metrics: Mapping[str, Callable[[Tree, Tree], SupportsFloat]] | None) -> None:
+    def _take_metrics(self, metrics: Mapping[str, Callable[[Parameters, Data], SupportsFloat]] | None) -> None:
         if metrics and self._test is None:
             raise TypeError("test: expected test data with metrics, got none")
         self._own = dict(metrics or {})
@@ -147,7 +155,7 @@ class Problem:
 
     # The protocol of objectives
 
-    def evaluating(self, per_agent: int, test: int) -> Problem:
+    def evaluating(self, per_agent: int, test: int) -> Problem[Parameters, Data]:
         """The same problem, measured on this many samples of each agent. Called by the library."""
         found = copy.copy(self)
         found._measure_on(self._counts.limited(per_agent, test))
@@ -158,7 +166,7 @@ class Problem:
 
     def complete_algorithms(self, algorithms: Algorithms, changed: set[str]) -> tuple[list[Algorithm], list[str]]:
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
-        return complete(algorithms, changed, has_optimizer=False)
+        return complete(algorithms, changed)
 
     def initial(self, seed: int) -> NDArray[Any]:
         """The given parameters."""
@@ -170,11 +178,12 @@ class Problem:
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
         """A stochastic gradient."""
-        batch, size = self._data[agent], self._sizes[agent]
-        if size is not None:
-            batch = _chosen(batch, _mile.samples(self._all_rows[agent], size, True, rng.seed, agent, rng.draw))
-        found: NDArray[Any] = np.asarray(self._gradient(x, batch, self._words(rng.seed, agent, rng.draw)))
+        found: NDArray[Any] = np.asarray(self._gradient(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw)))
         return found
+
+    def _batch(self, agent: int, seed: int, draw: int) -> Tree:
+        size = self._sizes[agent]
+        return self._data[agent] if size is None else _chosen(self._data[agent], _mile.samples(self._all_rows[agent], size, True, seed, agent, draw))
 
     def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
         """The exact gradient of f_agent, without a random key."""
@@ -187,39 +196,41 @@ class Problem:
     def measure(self, x: NDArray[Any]) -> list[float]:
         """The loss on the test data, then the user's own metrics."""
         found = [] if self._test is None else [self._mean(x, self._test, range(self._counts.tested))]
-        tree = self.unravel(x) if self._own else None
-        return found + [float(function(tree, self._test)) for function in self._own.values()]
+        return found + [float(function(self.unravel(x), self._test)) for function in self._own.values()]
 
     def facts(self) -> dict[str, str]:
-        """What identifies the problem when a run is resumed. The loss at the start has few digits, so that a run may move to another device."""
+        """What identifies the problem when a run is resumed. Losses and gradients at the start, on a mini-batch of each agent, have few digits, so that a run may move to another device."""
         if self._facts is None:
-            data = hashlib.sha256()
-            for one in self._data:
-                for leaf in jax.tree_util.tree_leaves(one):
-                    data.update(f"{leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
-            start = sum(self.loss(agent, self._start) for agent in range(self.agents)) / self.agents
             self._facts = {
                 "model": f"{self.dim} parameters from {hashlib.sha256(self._start.tobytes()).hexdigest()[:16]}",
-                "data": data.hexdigest()[:16],
+                "data": _digest(self._data),
                 "batch": divided.described(self._sizes),
                 "weights": shown(self.agent_weights),
                 "loss": shown(self._code),
             }
-            if math.isfinite(start):
-                self._facts["loss_at_start"] = f"{start:.2g}"
+            batches = [self._batch(agent, 0, 0) for agent in range(self.agents)]
+            loss = np.mean([self._value(self._start, batch, None) for batch in batches])
+            norm = np.mean([np.linalg.norm(np.asarray(self._gradient(self._start, batch, None), float)) for batch in batches])
+            if math.isfinite(loss):
+                self._facts["start"] = f"loss {loss:.2g}, gradients of norm {norm:.2g}"
+            if self._test is not None:
+                self._facts["test"] = _digest(self._test)
+            if self._own:
+                self._facts["metrics"] = shown(self._own)
         return self._facts
 
     # Parameters
 
-    def unravel(self, x: NDArray[Any]) -> Tree:
+    def unravel(self, x: NDArray[Any]) -> Parameters:
         """The parameters in their own shapes and precisions, such as those of `run.average()`."""
         if np.shape(x) != (self.dim,):
             raise ValueError(f"x: expected shape ({self.dim},), got {np.shape(x)}")
         return self._tree(jnp.asarray(x, self.dtype))
 
-    def _tree(self, x: jax.Array) -> Tree:
+    def _tree(self, x: jax.Array) -> Parameters:
         leaves = [leaf.astype(dtype) for leaf, dtype in zip(self._unravel(x), self._dtypes, strict=True)]
-        return jax.tree_util.tree_unflatten(self._structure, leaves)
+        found: Parameters = jax.tree_util.tree_unflatten(self._structure, leaves)
+        return found
 
     # Data
 
@@ -253,6 +264,13 @@ def _arrays(data: Tree, what: str) -> Tree:
     if not leaves or any(not hasattr(leaf, "shape") for leaf in leaves):
         raise TypeError(f"{what}: expected arrays, or a pytree of arrays, got {type(data).__name__}")
     return jax.tree_util.tree_map(array, data)
+
+
+def _digest(data: Tree) -> str:
+    found = hashlib.sha256()
+    for leaf in jax.tree_util.tree_leaves(data):
+        found.update(f"{leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()[:16]
 
 
 def _rows(data: Tree, what: str) -> int:

@@ -1,8 +1,8 @@
 """Records of runs in Weights & Biases and in MLflow, while a run goes on or afterwards.
 
-`mile.run(..., logger="wandb")` logs each record when it is made. `mile log RUN --to wandb` does the same with the records of a run directory, of
+`mile.run(..., logger="wandb")` logs each record when it is made, and so does `mile.sweep`. `mile log RUN --to wandb` does the same with the records of a run directory, of
 any process: it reads `metrics.jsonl`, and with `--follow` goes on until all jobs have ended. Each job, a method with a seed, is a run of the
-logger, and the steps are rounds.
+logger (in a sweep with the point it belongs to), and the steps are rounds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ._files import read_record, read_settings
+from ._progress import Record
 
 NAMES = ("wandb", "mlflow")
-_OF_JOB = ("algorithm", "label", "seed", "agents")
+_OF_JOB = ("algorithm", "label", "seed", "agents", "point")
 _INTERVAL = 0.5
 
 
@@ -86,14 +87,14 @@ class Logger:
             raise ValueError(f"logger: expected an installed package, got {to}; pip install {to}") from None
         self._kind = _Wandb if to == "wandb" else _MLflow
         self._project, self._folder, self._offline = project, Path(folder), offline
-        self._jobs: dict[tuple[str, int], _Job] = {}
+        self._jobs: dict[tuple[str, ...], _Job] = {}
 
-    def record(self, record: dict[str, Any]) -> None:
+    def record(self, record: Record) -> None:
         """Logs a record: its numbers, at its round."""
-        job = (str(record["label"]), int(record["seed"]))
+        config: dict[str, Any] = {key: record[key] for key in ("algorithm", "label", "seed", "point") if key in record}
+        job = (str(record["label"]), f"seed {record['seed']}", *([str(record["point"])] if "point" in record else []))
         if job not in self._jobs:
-            config = {"algorithm": record["algorithm"], "label": job[0], "seed": job[1]}
-            self._jobs[job] = self._kind(self._project, f"{job[0]}, seed {job[1]}", config, self._folder, self._offline)
+            self._jobs[job] = self._kind(self._project, ", ".join(job), config, self._folder, self._offline)
         values = {key: float(value) for key, value in record.items() if key not in _OF_JOB and isinstance(value, (int, float))}
         self._jobs[job].log(values, int(record["round"]))
 
@@ -115,7 +116,7 @@ def _is_complete(folder: Path) -> bool:
     return jobs <= sum(1 for outcome in outcomes if outcome["status"] != "stopped")
 
 
-def records(folder: str | Path, follow: bool = False) -> Iterator[dict[str, Any]]:
+def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
     """The records of a run directory, in the order in which they were made; with `follow`, also those still to come.
 
     >>> import mile

@@ -1,10 +1,12 @@
 """Scripts and notebooks that are run twice, results that are handed on, and words of other libraries."""
 
+import functools
 import inspect
 import json
 import pickle
 import subprocess
 import sys
+import types
 import typing
 from pathlib import Path
 from typing import Any
@@ -296,7 +298,29 @@ class ByRule(Alone):
         self.rule(s)
 
 
+class Partial(Alone):
+    """Its only exchange is behind a partial, a bound method or a cache."""
+
+    def __init__(self, kind: str) -> None:
+        wrap: dict[str, Any] = {"partial": functools.partial, "bound": lambda function: types.MethodType(lambda _, s: function(s), self), "cached": functools.lru_cache}
+        self.exchange = wrap[kind](_helper)
+
+    def step(self, s: mile.Step) -> None:
+        self.exchange(s)
+
+
+class BoundAlone(Alone):
+    """A bound method of its own, and nobody's exchange."""
+
+    def __init__(self) -> None:
+        self.descend = super().step
+
+    def step(self, s: mile.Step) -> None:
+        self.descend(s)
+
+
 def test_a_method_that_never_exchanges_is_refused() -> None:
     with pytest.raises(mile.ExperimentError, match=r"algorithms\[0\]: .*got Alone"):
         mile.run(problem=PROBLEM, algorithms=[mile.method(Alone(), lr=0.1)])
-    assert [exchanges(kind(), mile.Method) for kind in (Alone, Helped, ByWord, ByRule)] == [False, True, True, True]
+    assert [exchanges(kind(), mile.Method) for kind in (Alone, BoundAlone, Helped, ByWord, ByRule)] == [False, False, True, True, True]
+    assert all(exchanges(Partial(kind), mile.Method) for kind in ("partial", "bound", "cached"))

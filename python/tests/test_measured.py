@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 import mile
 import mile.torch
 from test_torch import Tied, next_byte, sequences
 from mile._samples import Counts, evaluated
 from test_training import OPTIMIZERS, Stream, problem, run, shards, small
+
+METHOD = mile.method("local-dsgd", lr=0.01, local_steps=2)
 
 # What identifies a problem
 
@@ -41,6 +43,131 @@ def test_a_run_is_resumed_only_with_the_same_data_loss_and_optimiser(change: dic
     with pytest.raises(mile.ExperimentError, match=rf"problem\.{key}\b"):
         run(made(**change), rounds=4, out="resumed", resume=True)
     assert run(made(), rounds=4, out="resumed", resume=True).complete
+
+
+def later(k: int = 1) -> list[Any]:
+    """Data of which one number of one agent differs, in a row that the first mini-batch does not have."""
+    data = [(a.clone(), b.clone()) for a, b in shards()]
+    first = set(mile._mile.samples(24, 8, True, 0, 2, 0).tolist())
+    data[2][k][max(set(range(24)) - first), 0] += 1e-9
+    return data
+
+
+FORMS: dict[str, Any] = {
+    "tensors": lambda pair: pair,
+    "subsets": lambda pair: Subset(TensorDataset(*pair), range(24)),
+    "sums": lambda pair: ConcatDataset([TensorDataset(*(one[:12] for one in pair)), TensorDataset(*(one[12:] for one in pair))]),
+    "samples": lambda pair: list(zip(*pair, strict=True)),
+    "loaders": lambda pair: DataLoader(TensorDataset(*pair), batch_size=8),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("column", [0, 1])
+def test_every_number_of_data_in_memory_counts(form: str, column: int) -> None:
+    def made(data: list[Any]) -> mile.torch.Problem:
+        return mile.torch.Problem(small(), nn.MSELoss(), [FORMS[form](pair) for pair in data], batch=8)
+
+    run(made(shards()), METHOD, rounds=2, out="resumed")
+    with pytest.raises(mile.ExperimentError, match=r"problem\.data\b"):
+        run(made(later(column)), METHOD, rounds=4, out="resumed", resume=True)
+    assert run(made(shards()), METHOD, rounds=4, out="resumed", resume=True).complete
+
+
+class Scaled(nn.Module):
+    """A network whose code says by how much its output is scaled, in training only."""
+
+    def __init__(self, rate: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.frozen = nn.Linear(4, 4, dtype=torch.float64).requires_grad_(False)
+        self.inner, self.rate = small(), rate
+
+    def forward(self, a: Any) -> Any:
+        found = self.inner(self.frozen(a))
+        return 2.0 * found if self.training else found
+
+
+class OtherwiseScaled(Scaled):
+    def forward(self, a: Any) -> Any:
+        found = self.inner(self.frozen(a))
+        return 3.0 * found if self.training else found
+
+
+# Only its code tells.
+OtherwiseScaled.__name__ = OtherwiseScaled.__qualname__ = "Scaled"
+
+
+class Detached(Scaled):
+    """Its losses are the same, and its gradients are not."""
+
+    def forward(self, a: Any) -> Any:
+        return self.inner[2](self.inner[:2](self.frozen(a)).detach())
+
+
+def shifted(number: float = 1e-9) -> nn.Module:
+    model = Scaled()
+    with torch.no_grad():
+        model.frozen.bias += number
+    return model
+
+
+TEACHERS = [torch.ones(1, dtype=torch.float64), 1.5 * torch.ones(1, dtype=torch.float64)]
+
+
+def taught(teacher: Any) -> Any:
+    return lambda model, batch: nn.functional.mse_loss(model(batch[0]), batch[1] + 0.0 * teacher)
+
+
+def module_taught(scale: float) -> Any:
+    teacher = nn.Linear(4, 1, dtype=torch.float64)
+    nn.init.constant_(teacher.weight, scale)
+    nn.init.zeros_(teacher.bias)
+    return lambda model, batch: nn.functional.mse_loss(model(batch[0]), batch[1]) + 0.0 * teacher(batch[0]).sum()
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "key"),
+    [
+        ({}, {"model": OtherwiseScaled()}, "model_code"),
+        ({}, {"model": Scaled(0.1)}, "model_code"),
+        ({}, {"model": shifted()}, "frozen"),
+        ({"local": "inner.2"}, {"local": "inner.0"}, "local"),
+        ({"test": shards()[0]}, {"test": later()[2]}, "test"),
+        ({"test": shards()[0], "metrics": {"size": lambda model, batches: 0.0}}, {"metrics": {"size": lambda model, batches: 1.0}}, "metrics"),
+        ({"loss": None, "closure": taught(TEACHERS[0])}, {"closure": taught(TEACHERS[1])}, "loss"),
+        ({"loss": None, "closure": module_taught(1.0)}, {"closure": module_taught(1.1)}, "loss"),
+        ({"optimizer": (lambda settings: lambda parameters: torch.optim.SGD(parameters, **settings))({"lr": 0.1})}, {"optimizer": (lambda settings: lambda parameters: torch.optim.SGD(parameters, **settings))({"lr": 0.2})}, "optimizer"),
+    ],
+)
+def test_a_run_is_resumed_only_with_the_same_model_parts_and_measures(given: dict[str, Any], change: dict[str, Any], key: str) -> None:
+    def made(**more: Any) -> mile.torch.Problem:
+        return mile.torch.Problem(**{"model": Scaled(), "loss": nn.MSELoss(), "data": shards(), "batch": 8, **given, **more})
+
+    run(made(), METHOD, rounds=2, out="resumed")
+    with pytest.raises(mile.ExperimentError, match=rf"problem\.{key}\b"):
+        run(made(**change), METHOD, rounds=4, out="resumed", resume=True)
+    assert run(made(), METHOD, rounds=4, out="resumed", resume=True).complete
+
+
+def test_gradients_at_the_start_are_a_fact() -> None:
+    whole, detached = (mile.torch.Problem(model, nn.MSELoss(), shards(), batch=8).facts()["start"].split(",") for model in (Scaled(), Detached()))
+    assert whole[0] == detached[0] and whole[1] != detached[1]
+
+
+def test_what_a_notebook_does_between_two_runs_is_no_fact() -> None:
+    """Names of attributes are not those of globals, lists are notes, and a model may be in either mode as a whole."""
+    seen: list[float] = []
+    model = Scaled()
+
+    def closure(given: Any, batch: Any) -> Any:
+        seen.append(0.0)
+        return nn.functional.mse_loss(given(batch[0]), batch[1])
+
+    first = mile.torch.Problem(model, closure=closure, data=shards()).facts()
+    assert seen
+    globals()["rate"] = globals().get("rate", 0) + 1
+    assert mile.torch.Problem(model.eval(), closure=closure, data=shards()).facts() == first
 
 
 class Changing(Dataset):  # type: ignore[type-arg]
@@ -152,6 +279,34 @@ def test_what_agents_with_few_rows_lack_is_measured_of_the_others() -> None:
         assert found.measured >= min(3 * per_agent, 465) and found.tested == 10
 
 
+def test_samples_of_streams_count_alike_and_all_are_measured_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """24 samples in batches of five, of which the last one has four."""
+    def made(**more: Any) -> mile.torch.Problem:
+        return mile.torch.Problem(small(), nn.MSELoss(), [DataLoader(Stream(pair), batch_size=5) for pair in shards()], test=DataLoader(Stream(shards()[0]), batch_size=1), **more)
+
+    whole = mile.torch.Problem(small(), nn.MSELoss(), shards(), test=shards()[0], batch="full")
+    start = whole.initial(0)
+    for given in (made(), made(eval_rows="all", gradient_norm=True)):
+        assert [given.loss(agent, start) for agent in range(4)] == pytest.approx([whole.loss(agent, start) for agent in range(4)], rel=1e-12)
+    assert np.abs(given.full_grad(2, start) - whole.full_grad(2, start)).max() < 1e-12
+    # Otherwise eight batches: the first eight test samples.
+    assert given.measure(start) == pytest.approx(whole.measure(start), rel=1e-12)
+
+    def of_first(agent: int, rows: int) -> float:
+        a, b = shards()[agent]
+        return nn.functional.mse_loss(small()(a[:rows]), b[:rows]).item()
+
+    assert made().measure(start) == pytest.approx([of_first(0, 8)], rel=1e-12)
+    assert made(eval_rows=12).loss(1, start) == pytest.approx(of_first(1, 15), rel=1e-12)
+    run(made(), mile.method("local-dsgd", lr=0.01), rounds=2, progress=None)
+    assert "losses are measured on the first 40 samples of each agent, metrics on the first 8 test samples" in capsys.readouterr().err
+    with pytest.raises(mile.ExperimentError, match="gradient_norm: "):
+        made(gradient_norm=True)
+    empty = mile.torch.Problem(small(), nn.MSELoss(), [DataLoader(Stream(((), ())), batch_size=5)] * 2, version="1")
+    with pytest.raises(mile.ExperimentError, match="data, agent 0: "):
+        empty.loss(0, start)
+
+
 def test_budgets_count_the_batches_of_loaders() -> None:
     def counted(data: Any, **more: Any) -> tuple[int, ...]:
         return mile.torch.Problem(small(), nn.MSELoss(), data, **more).row_counts
@@ -235,8 +390,7 @@ def test_metrics_of_ones_own_see_the_model_and_the_test_data() -> None:
         return math.exp(sum(losses) / 10)
 
     torch.manual_seed(0)
-    with pytest.warns(UserWarning, match="metrics"):
-        found = mile.torch.Problem(Tied(), next_byte, sequences(), test=sequences()[0], metrics={"perplexity": perplexity}, batch=4, eval_batch=4)
+    found = mile.torch.Problem(Tied(), next_byte, sequences(), test=sequences()[0], metrics={"perplexity": perplexity}, batch=4, eval_batch=4)
     done = run(found, mile.method("local-dsgd", lr=0.5, local_steps=2), rounds=3)
     for row in done.rows:
         assert row["perplexity"] == pytest.approx(math.exp(row["test_loss"]), rel=1e-5)

@@ -23,6 +23,7 @@ VERBS: dict[str, Callable[[Any], object]] = {
     "combine": lambda s: s.combine("x", 1.0, [(0.0, "g")]),
     "pull": lambda s: s.pull(("x", "g")),
     "mix": lambda s: s.mix(("x", "g")),
+    "apply": lambda s: s.apply(lambda g: None, "g"),
 }
 
 PROBLEMS: list[Any] = [mile.Quadratic(dim=3), Quadratics()]

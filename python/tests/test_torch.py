@@ -1,9 +1,11 @@
 """PyTorch models: the host against the simulator, batch norm, data in all forms, resuming, and processes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import OrderedDict, UserDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import mile
 import mile.torch
 import ranks
-from mile._files import read_safetensors
 from test_objectives import OwnMile
 
 MILE = [mile.method("mile", step_size=0.05, local_steps=3, xi="paper")]
@@ -244,8 +245,10 @@ def test_tied_weights_are_exported_under_all_their_names(gradient: str) -> None:
 
     assert loss(run.state_dict()) == pytest.approx(run.rows[-1]["loss"], rel=1e-5)
     assert np.mean([loss(one) for one in run.state_dicts()]) == pytest.approx(run.rows[-1]["local_loss"], rel=1e-5)
-    exported = next((run.folder / "final").glob("*.average.safetensors"))
-    assert loss({key: torch.from_numpy(value) for key, value in read_safetensors(exported).items()}) == pytest.approx(run.rows[-1]["loss"], rel=1e-5)
+    exported = {path.name.split(".")[-2]: loss(mile.torch.load_file(path)) for path in (run.folder / "final").glob("*.*.safetensors")}
+    assert exported.pop("average") == pytest.approx(run.rows[-1]["loss"], rel=1e-5)
+    assert sorted(exported) == ["agent-0", "agent-1", "agent-2"]
+    assert np.mean(list(exported.values())) == pytest.approx(run.rows[-1]["local_loss"], rel=1e-5)
 
 
 class Dictionaries(Dataset):  # type: ignore[type-arg]
@@ -317,18 +320,40 @@ def test_floating_point_arrays_have_the_precision_of_the_model() -> None:
 
 
 def test_an_accuracy_is_recorded_only_if_shapes_decide_what_it_is() -> None:
-    data = sequences()
-    with pytest.warns(UserWarning):
-        of_sequences = mile.torch.Problem(Tied(), next_byte, data, test=data[0])
-    assert of_sequences.metrics == ["test_loss"]
+    data, labelled = sequences(), [(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)]
+    floats = [(inputs, labels.float()) for inputs, labels in labelled]
+    numbers = [(inputs, 0.5 * labels) for inputs, labels in labelled]
 
     def binary(output: Any, target: Any) -> Any:
         return nn.functional.binary_cross_entropy_with_logits(output[:, 0], target.float())
 
-    labelled = [(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)]
-    with pytest.warns(UserWarning, match=r"\[1, 1\] for targets of shape \[1\]"):
-        assert mile.torch.Problem(nn.Linear(4, 1), binary, labelled, test=labelled[0]).metrics == ["test_loss"]
-    assert mile.torch.Problem(nn.Linear(4, 2), nn.CrossEntropyLoss(), labelled, test=labelled[0]).metrics == ["accuracy", "test_loss"]
+    def named(output: Any, target: Any) -> Any:
+        return nn.functional.cross_entropy(output["logits"], target)
+
+    class Named(nn.Linear):
+        def forward(self, inputs: Any) -> Any:
+            return {"logits": super().forward(inputs)}
+
+    def closure(model: Any, batch: Any) -> Any:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    def noted(model: nn.Module, loss: Any, given: Any, **more: Any) -> tuple[list[str], list[str]]:
+        made = mile.torch.Problem(model, loss, given, test=given[0], **more)
+        return made.metrics, made.complete_algorithms(MILE, set())[1]
+
+    for case, got in (
+        ((Tied(), next_byte, data), r"float32 \[10, 5, 7\] for targets int64 \[10, 5\]"),
+        ((nn.Linear(4, 1), binary, labelled), r"float32 \[8, 1\] for targets int64 \[8\]"),
+        ((nn.Linear(4, 1), binary, floats), r"float32 \[8, 1\] for targets float32 \[8\]"),
+        ((Named(4, 2), named, labelled), r"dict for targets int64 \[8\]"),
+    ):
+        metrics, (note,) = noted(*case)
+        assert metrics == ["test_loss"] and re.search(f"no accuracy is recorded: .*got {got}; .*metrics", note)
+    assert noted(nn.Linear(4, 2), None, labelled, closure=closure)[1][0].startswith("no accuracy is recorded")
+    # Where an accuracy is clear, is the user's own, or is not expected, there is nothing to say.
+    assert noted(nn.Linear(4, 2), nn.CrossEntropyLoss(), labelled) == (["accuracy", "test_loss"], [])
+    assert noted(Tied(), next_byte, data, metrics={"perplexity": lambda model, batches: 0.0}) == (["test_loss"], [])
+    assert noted(nn.Linear(4, 1), binary, numbers) == (["test_loss"], [])
 
 
 def test_functional_dropout_is_repeatable_and_leaves_the_random_numbers_of_pytorch_alone() -> None:
@@ -346,11 +371,141 @@ def test_functional_dropout_is_repeatable_and_leaves_the_random_numbers_of_pytor
     assert first.rows[-1]["loss"] == again.rows[-1]["loss"]
 
 
-def test_hooks_of_parameters_are_refused() -> None:
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_parameters_are_refused(register: str) -> None:
     model = nn.Linear(4, 1, dtype=torch.float64)
-    model.weight.register_hook(lambda gradient: 2 * gradient)
+    getattr(model.weight, register)(lambda gradient: None)
     with pytest.raises(mile.ExperimentError, match="weight"):
         mile.torch.Problem(model, half_mse, regression(3)[0])
+
+
+class Attentive(nn.Module):
+    """A model with attention, whose dropout is inside a kernel."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(7, 8), nn.Linear(8, 7)
+        self.attention = nn.MultiheadAttention(8, 2, dropout=dropout, batch_first=True)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.embed(tokens)
+        return self.head(x + self.attention(x, x, x, need_weights=False)[0])
+
+
+@pytest.mark.parametrize("gradient", ["loop", "vmap"])
+@pytest.mark.parametrize("model", [Attentive, Tied])
+def test_dropout_everywhere_is_a_function_of_the_seed(model: Any, gradient: Any) -> None:
+    def run(dropout: float, out: str, rounds: int = 5, **more: Any) -> mile.Run:
+        torch.manual_seed(0)
+        found = mile.torch.Problem(model(dropout), next_byte, sequences(), batch=4, gradient=gradient)
+        torch.manual_seed(len(out))
+        return mile.run(problem=found, algorithms=MILE, rounds=rounds, out=out, **more)
+
+    first, again, plain, other = run(0.5, "first"), run(0.5, "again"), run(0.0, "plain"), run(0.5, "other", seeds=[1])
+    assert (first.x() == again.x()).all() and (first.x() != plain.x()).any() and (first.x() != other.x()).any()
+    run(0.5, "part", rounds=2)
+    assert (run(0.5, "part", resume=True).x() == first.x()).all()
+
+
+class Masked(nn.Module):
+    """The gradient of its mean output is the mean of what dropout keeps of ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(64))
+
+    def forward(self, a: Any) -> Any:
+        return nn.functional.dropout(a * self.w, 0.5, self.training)
+
+
+def masks(gradient: Any, first: int, last: int) -> np.ndarray:
+    """What agents from `first` to before `last` keep, if a process hosts these."""
+    data = [(torch.ones(1, 64), torch.zeros(1)) for _ in range(4)]
+    given = mile.torch.Problem(Masked(), lambda output, target: output.sum(), data, batch="full", gradient=gradient)
+    host = given.host(4, (first, last), [], 2, np.zeros((last - first) * 64, np.float32), 0, None)
+    host.gradient(0, 1, 0, 1.0)
+    return host.vector(1).reshape(last - first, 64)
+
+
+def test_agents_of_all_processes_draw_other_numbers() -> None:
+    for gradient in ("loop", "vmap"):
+        rows = np.concatenate([masks(gradient, 0, 2), masks(gradient, 2, 4)])
+        assert len(np.unique(rows, axis=0)) == 4 and len(np.unique(masks(gradient, 0, 4), axis=0)) == 4
+    assert (np.concatenate([masks("loop", 0, 2), masks("loop", 2, 4)]) == masks("loop", 0, 4)).all()
+
+
+def test_batches_of_different_sizes_are_mapped_one_by_one() -> None:
+    def run(gradient: Any, last: int) -> mile.Run:
+        pairs = [(a, b) if agent else (a[:last], b[:last]) for agent, (a, b) in enumerate(regression()[0])]
+        loaders = [DataLoader(TensorDataset(*pair), batch_size=5, shuffle=True) for pair in pairs]
+        return mile.run(problem=mile.torch.Problem(zero_linear(), half_mse, loaders, gradient=gradient), algorithms=MILE, rounds=6, out=f"{gradient}{last}")
+
+    # Batches of 5, 5 and 2 at the same time, or of 5 and 4 of the first agent; and full batches of agents with more or less data.
+    for last in (12, 9):
+        loop, mapped = run("loop", last), run("vmap", last)
+        assert np.abs(loop.x() - mapped.x()).max() < 1e-12
+        assert loop.rows[-1]["batch_loss"] == pytest.approx(mapped.rows[-1]["batch_loss"])
+    few = [(a[: 3 + agent], b[: 3 + agent]) for agent, (a, b) in enumerate(regression()[0])]
+    for batch in ("full", 5):
+        found = [mile.run(problem=mile.torch.Problem(zero_linear(), half_mse, few, batch=batch, gradient=gradient), algorithms=MILE, rounds=4, out=f"few-{batch}-{gradient}") for gradient in ("loop", "vmap")]
+        assert np.abs(found[0].x() - found[1].x()).max() < 1e-12
+    with pytest.raises(TypeError, match="gradient: .*got str"):
+        words = [[{"a": a, "word": "w"} for a in pair[0]] for pair in regression()[0]]
+        given = mile.torch.Problem(zero_linear(), closure=lambda model, batch: model(batch["a"]).mean(), data=words, batch=4, gradient="vmap")
+        mile.run(problem=given, algorithms=MILE, rounds=1, out="words")
+
+
+class Encoding(UserDict):  # type: ignore[type-arg]
+    """A batch as tokenizers make them: a mapping whose entries are attributes, and which moves itself."""
+
+    moved: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "data" or name not in self.data:
+            raise AttributeError(name)
+        return self.data[name]
+
+    def to(self, device: Any) -> "Encoding":
+        self.moved = device
+        return self
+
+
+class Sample:
+    """A batch that is no mapping."""
+
+    def __init__(self, pair: Any) -> None:
+        self.inputs, self.targets = pair
+
+    def to(self, device: Any) -> "Sample":
+        return Sample((self.inputs.to(device), self.targets.to(device)))
+
+
+def test_batches_stay_what_they_are_and_are_moved() -> None:
+    kinds: set[type] = set()
+
+    def closure(model: Any, batch: Any) -> Any:
+        kinds.add(type(batch))
+        assert not isinstance(batch, Encoding) or batch.moved == torch.device("cpu")
+        return next_byte(model(batch.inputs), batch.targets)
+
+    def loaders(collate: Any) -> list[Any]:
+        return [DataLoader(list(zip(*pair, strict=True)), batch_size=4, collate_fn=lambda rows: collate([torch.stack(part) for part in zip(*rows, strict=True)])) for pair in sequences()]
+
+    forms = {"encoding": lambda pair: Encoding(inputs=pair[0], targets=pair[1]), "sample": Sample}
+    found = []
+    for name, form in forms.items():
+        torch.manual_seed(0)
+        given = mile.torch.Problem(Tied(), closure=closure, data=loaders(form))
+        found.append(mile.run(problem=given, algorithms=MILE, rounds=3, out=name).x())
+    assert kinds == {Encoding, Sample} and (found[0] == found[1]).all()
+    ordered = mile.torch._data.to_device(OrderedDict(a=torch.zeros(2), b=[1, "c"]), torch.device("cpu"))
+    assert isinstance(ordered, OrderedDict) and ordered["b"] == (1, "c")
+
+
+def test_a_list_of_arrays_is_neither_columns_nor_samples() -> None:
+    for make in (lambda a: a, lambda a: a.numpy()):
+        with pytest.raises(TypeError, match="data, agent 0: .*got a list of 12 arrays"):
+            mile.torch.Problem(zero_linear(), closure=lambda model, batch: model(batch).mean(), data=[[make(row) for row in a] for a, _ in regression()[0]])
 
 
 @pytest.fixture

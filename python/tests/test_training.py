@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import mile
 import mile.torch
 from mile import _mile
+from mile.torch._gradients import copied
 from test_torch import Tied, next_byte, sequences
 
 OPTIMIZERS: dict[str, Any] = {
@@ -308,11 +309,30 @@ def _given(row: np.ndarray) -> nn.Module:
 
 
 def test_local_parameters_are_named_and_not_compressed() -> None:
+    with pytest.raises(mile.ExperimentError, match=r"algorithms\[0\].compression: "):
+        run(problem(local="2"), mile.method("mile", lr=0.1, local_steps=2, compression="8-bit"), out="compressed")
+    assert not Path("compressed").exists()
     for local, got in (("3", "none"), (lambda name: True, "all of them")):
         with pytest.raises(mile.ExperimentError, match=f"local: .*got {got}"):
             problem(local=local)
-    with pytest.raises(RuntimeError, match="compress"):
-        run(problem(local="2"), mile.method("mile", lr=0.1, local_steps=2, compression="8-bit"))
+
+
+def test_exact_methods_reach_a_stationary_point_of_common_and_own_parameters() -> None:
+    """The mean of f_i(y, z_i), for weights y and biases z_i: the mean of the agents' gradients in y vanishes, and each agent's own in z_i. Without a correction the former does not."""
+    def gradients(name: Literal["mile", "led", "local-dsgd"], **more: Any) -> tuple[float, float, float]:
+        given = mile.torch.Problem(nn.Linear(4, 1, dtype=torch.float64), nn.MSELoss(), shards(), batch="full", local="bias")
+        x = run(given, mile.method(name, lr=0.1, local_steps=3, **more), network="complete", rounds=400, eval_every=400, out=name).x()
+        found = []
+        for row, (a, b) in zip(x, shards(), strict=True):
+            errors = a.numpy() @ row[:4] + row[4] - b.numpy()[:, 0]
+            found.append([*(2 * a.numpy().T @ errors / len(a)), 2 * errors.mean()])
+        common, own = np.split(np.array(found), [4], axis=1)
+        return float(np.abs(common.mean(axis=0)).max()), float(np.abs(own).max()), float(np.abs(common).max())
+
+    for name, more in (("mile", {"xi": 0.1, "gamma": 1.0}), ("led", {})):
+        common, own, each = gradients(name, **more)  # type: ignore[arg-type]
+        assert common < 1e-9 and own < 1e-9 and each > 0.1, name
+    assert gradients("local-dsgd")[0] > 1e-3
 
 
 # Defaults for networks
@@ -328,6 +348,32 @@ def test_networks_get_what_the_documentation_recommends(capsys: pytest.CaptureFi
     optimised = mile.run(problem=problem(optimizer=OPTIMIZERS["adamw"]), rounds=2, out="optimised").config["algorithm"][0]
     assert (optimised["step_size"], optimised["xi"], optimised["gamma"]) == (1.0, 0.04, 1.0)
     assert "as recommended around an optimizer" in capsys.readouterr().err
+
+
+def test_a_network_needs_nothing_but_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    data = [(torch.randn(20, 4), torch.randint(0, 2, (20,))) for _ in range(3)]
+    found = mile.run(problem=mile.torch.Problem(nn.Linear(4, 2), nn.CrossEntropyLoss(), data), rounds=30)
+    (section,) = found.config["algorithm"]
+    assert (section["name"], section["step_size"], section["local_steps"]) == ("mile", 1e-3, 10) and "adamw" in str(section["optimizer"])
+    assert found.rows[-1]["loss"] < found.rows[0]["loss"] - 0.01
+    assert capsys.readouterr().err.startswith("mile: mile runs with step_size=0.001, local_steps=10 and optimizer='adamw', a start for networks")
+
+
+def test_marks_on_parameters_are_there_for_groups() -> None:
+    model = small()
+    for parameter in model.parameters():
+        parameter.no_decay = parameter.ndim == 1  # type: ignore[attr-defined]
+
+    def optimizer(parameters: Any) -> Any:
+        groups = [{"params": [one for one in parameters if one.no_decay is marked], "lr": 0.0 if marked else 0.1} for marked in (False, True)]
+        return torch.optim.SGD(groups)
+
+    for kind in (torch.float64, torch.bfloat16):
+        data = [(a.to(kind), b.to(kind)) for a, b in shards()]
+        found = run(mile.torch.Problem(copied(model).to(kind), nn.MSELoss(), data, batch=8, optimizer=optimizer), out=str(kind))
+        before = nn.utils.parameters_to_vector(model.to(kind).parameters()).detach().float().numpy()
+        moved = np.abs(found.x() - before).max(axis=0) > 1e-6
+        assert moved[:24].all() and not moved[24:30].any() and moved[30:36].all() and not moved[36]
 
 
 def test_a_sweep_over_the_weight_of_the_paper_is_one_of_the_papers_method() -> None:

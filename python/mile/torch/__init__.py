@@ -5,7 +5,8 @@ The methods are those of the library, unchanged; their three verbs are operation
 """
 
 from ._host import Host
+from ._kept import load_file
 from ._problem import Problem
 from ._ranks import Ranks
 
-__all__ = ["Host", "Problem", "Ranks"]
+__all__ = ["Host", "Problem", "Ranks", "load_file"]

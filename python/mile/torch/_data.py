@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+import copy
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ Batch = Any
 
 AgentData: TypeAlias = Sequence[object] | Dataset[Any] | DataLoader[Any]
 """The data of one agent: tensors or arrays, a data set (or a list of samples), or a loader."""
+
+EvalRows: TypeAlias = int | Literal["all", "off"] | None
+"""The samples of each agent that losses are measured on."""
 
 
 class Source(Protocol):
@@ -36,9 +40,15 @@ class Source(Protocol):
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """A batch, however nested, on the device; lists become tuples."""
+    """A batch, however nested, on the device; lists become tuples, and other mappings and objects stay what they are."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
+    if callable(getattr(value, "to", None)):
+        return value.to(device)
+    if isinstance(value, MutableMapping):
+        found = copy.copy(value)
+        found.update({key: to_device(one, device) for key, one in value.items()})
+        return found
     if isinstance(value, Mapping):
         return {key: to_device(one, device) for key, one in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -46,6 +56,24 @@ def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(to_device(one, device) for one in value)
     return value
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """What a batch consists of, however nested."""
+    if isinstance(batch, (list, tuple)):
+        for one in batch:
+            yield from leaves(one)
+    elif isinstance(batch, Mapping):
+        for key, one in batch.items():
+            yield key
+            yield from leaves(one)
+    else:
+        yield batch
+
+
+def rows_of(batch: Batch, usual: int) -> int:
+    """The samples of a batch: the rows of its first tensor, or as many as usual if it has none."""
+    return next((len(one) for one in leaves(batch) if isinstance(one, torch.Tensor) and one.ndim), usual)
 
 
 class Tensors:
@@ -144,19 +172,19 @@ class Loaded:
 
 
 class Streamed:
-    """A `DataLoader` of an `IterableDataset`, which has no length. A resumed run reads again what it had read. Losses are measured on the first batches."""
+    """A `DataLoader` of an `IterableDataset`, which has no length. A resumed run reads again what it had read. Losses are measured on its first samples, in whole batches, or on all if it ends."""
 
-    # Batches that losses are measured on, unless a number of samples is given.
+    # Batches that losses are measured on, unless it is said on how many samples.
     _BATCHES = 8
 
-    def __init__(self, loader: Any, agent: int, device: torch.device) -> None:
-        self.loader, self.agent, self.device = loader, agent, device
+    def __init__(self, loader: Any, agent: int, device: torch.device, eval_rows: EvalRows) -> None:
+        self.loader, self.agent, self.device, self.whole = loader, agent, device, eval_rows == "all"
         self.place: tuple[int, int] | None = None
         self.passing: Iterator[Any] | None = None
         self.passes = 0
         self.current: Batch = None
         self.batch_rows: int = loader.batch_size or 1
-        self.rows = self._BATCHES * self.batch_rows
+        self.rows = eval_rows if isinstance(eval_rows, int) else self._BATCHES * self.batch_rows
 
     def _next(self, seed: int) -> Any:
         for _ in range(2):
@@ -166,7 +194,10 @@ class Streamed:
                     return found
                 self.passes += 1
             self.passing = passing(self.loader, self.device, DATA, seed, self.agent, self.passes)
-        raise _mile.ExperimentError(f"data, agent {self.agent}: expected at least one batch, got none")
+        raise self._empty()
+
+    def _empty(self) -> _mile.ExperimentError:
+        return _mile.ExperimentError(f"data, agent {self.agent}: expected at least one batch, got none")
 
     def batch(self, seed: int, draw: int) -> Batch:
         if self.place == (seed, draw):
@@ -185,23 +216,34 @@ class Streamed:
         self.place, self.passing, self.current = None, None, None
 
     def some(self, count: int | None, at_once: int) -> Iterator[tuple[int, Batch]]:
-        batches = self._BATCHES if count is None else max(1, count // self.batch_rows)
-        for _, found in zip(range(batches), passing(self.loader, self.device, DATA, EVALUATION, self.agent), strict=False):
-            yield self.batch_rows, to_device(found, self.device)
+        wanted, seen = self.rows if count is None else count, 0
+        for found in passing(self.loader, self.device, DATA, EVALUATION, self.agent):
+            rows = rows_of(found, self.batch_rows)
+            yield rows, to_device(found, self.device)
+            seen += rows
+            if seen >= wanted and not self.whole:
+                return
+        if seen == 0:
+            raise self._empty()
 
 
-def source(data: Any, agent: int, size: int | None, device: torch.device, dtype: torch.dtype) -> Source:
+def source(data: Any, agent: int, size: int | None, device: torch.device, dtype: torch.dtype, eval_rows: EvalRows = None) -> Source:
     """The data of an agent in any form. Floating-point arrays of NumPy, which are double unless one asks for less, get the model's precision."""
-    if isinstance(data, (tuple, list)) and data and all(isinstance(one, (np.ndarray, torch.Tensor)) for one in data):
+    arrays = isinstance(data, (tuple, list)) and len(data) > 0 and all(isinstance(one, (np.ndarray, torch.Tensor)) for one in data)
+    if arrays and isinstance(data, list):
+        expected = "a tuple (inputs, targets) of arrays, or a list of samples that are tuples or dictionaries"
+        remedy = "pass tuple(...) if these are columns, or (torch.stack(...),) if each is a sample"
+        raise TypeError(f"data, agent {agent}: expected {expected}, got a list of {len(data)} arrays; {remedy}")
+    if arrays:
         data = tuple(one if isinstance(one, torch.Tensor) else _tensor(one, dtype) for one in data)
     if isinstance(data, TensorDataset):
-        data = data.tensors
-    if isinstance(data, (tuple, list)) and data and all(isinstance(one, torch.Tensor) for one in data):
-        found: Source = Tensors(tuple(data), agent, size, device)
+        data, arrays = data.tensors, True
+    if arrays:
+        found: Source = Tensors(data, agent, size, device)
     elif isinstance(data, DataLoader):
-        found = Streamed(data, agent, device) if isinstance(data.dataset, IterableDataset) else Loaded(data, agent, device)
+        found = Streamed(data, agent, device, eval_rows) if isinstance(data.dataset, IterableDataset) else Loaded(data, agent, device)
     elif isinstance(data, IterableDataset):
-        found = Streamed(DataLoader(data, batch_size=size or 1), agent, device)
+        found = Streamed(DataLoader(data, batch_size=size or 1), agent, device, eval_rows)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         found = Indexed(data, agent, size, device)
     else:

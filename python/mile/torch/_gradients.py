@@ -50,9 +50,17 @@ def views(module: nn.Module, row: torch.Tensor) -> list[torch.Tensor]:
     return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 
 
+def copied(module: nn.Module) -> nn.Module:
+    """A copy of a module, whose parameters have the attributes of its own too, such as marks that an optimizer's groups are made from: PyTorch leaves them out."""
+    found = copy.deepcopy(module)
+    for parameter, own in zip(found.parameters(), module.parameters(), strict=True):
+        parameter.__dict__.update(own.__dict__)
+    return found
+
+
 def in_training(model: nn.Module) -> nn.Module:
     """A copy of a model, in training mode. If it is in that mode already, its modules keep their own, such as batch norms that are frozen by `eval()`."""
-    found = copy.deepcopy(model)
+    found = copied(model)
     return found if found.training else found.train()
 
 
@@ -148,27 +156,40 @@ class Vmapped:
         def loss(parameters: dict[str, torch.Tensor], batch: Any) -> torch.Tensor:
             return self.problem.objective_of(model, {name: one.to(self.problem.model_dtype) for name, one in parameters.items()}, batch)
 
-        mapped = torch.func.vmap(torch.func.grad_and_value(loss), randomness="different")
-        self.mapped: Any = mapped
+        self.single: Any = torch.func.grad_and_value(loss)
+        self.mapped: Any = torch.func.vmap(self.single, randomness="different")
 
     def _join(self) -> None:
         """Joins the tensors of all agents, so that one selection gives the batches of all."""
         self.joined: tuple[torch.Tensor, ...] | None = None
-        if all(isinstance(one, Tensors) and one.size is not None for one in self.sources):
+        if all(isinstance(one, Tensors) and one.size is not None for one in self.sources) and len({one.batch_rows for one in self.sources}) == 1:
             columns = zip(*(one.tensors for one in self.sources), strict=True)  # type: ignore[attr-defined]
             self.joined = tuple(torch.cat(list(column)) for column in columns)
             sizes = torch.tensor([one.rows for one in self.sources])
             self.begins = torch.cumsum(sizes, 0) - sizes
 
-    def _batch(self, draw: int) -> Any:
-        moving = self.host.moving()
-        sources = [self.sources[k] for k in moving]
-        if self.joined is None:
-            batches = [one.batch(self.host.seed, draw) for one in sources]
-            return pytree.tree_map(lambda *each: torch.stack(each), *batches)
-        each = [one.indices(self.host.seed, draw) for one in sources]  # type: ignore[attr-defined]
+    def _joined(self, moving: list[int], draw: int) -> Any:
+        """The batches of agents as one."""
+        assert self.joined is not None
+        each = [self.sources[k].indices(self.host.seed, draw) for k in moving]  # type: ignore[attr-defined]
         chosen = (torch.stack(each) + self.begins[moving].unsqueeze(1)).view(-1).to(self.problem.device, non_blocking=True)
         return tuple(tensor.index_select(0, chosen).view(len(each), -1, *tensor.shape[1:]) for tensor in self.joined)
+
+    def _gradients(self, named: dict[str, torch.Tensor], moving: list[int], draw: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Gradients and losses on the batches of one draw: of all agents at once, or one by one if their batches have different sizes."""
+        batches = [] if self.joined is not None else [self.sources[k].batch(self.host.seed, draw) for k in moving]
+        stacked = _stacked(batches) if batches else self._joined(moving, draw)
+        with seeding(self.problem.device) as seed:
+            if stacked is not None:
+                # The agents of a process draw together, and those of another process other numbers.
+                seed(number(self.host.seed, self.host.hosted.start, draw))
+                found: tuple[dict[str, torch.Tensor], torch.Tensor] = self.mapped(named, stacked)
+                return found
+            each = []
+            for row, (k, batch) in enumerate(zip(moving, batches, strict=True)):
+                seed(number(self.host.seed, self.host.hosted[k], draw))
+                each.append(self.single({name: one[row] for name, one in named.items()}, batch))
+        return {name: torch.stack([one[name] for one, _ in each]) for name in named}, torch.stack([loss for _, loss in each])
 
     def compute(self, x: int, g: int, draw: int, step_size: float) -> None:
         """Forward and backward passes of all agents at once."""
@@ -180,10 +201,7 @@ class Vmapped:
         named = {n: p.view(agents, *s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
         share = 1 / self.problem.accumulate
         for part, place in enumerate(self.problem.draws(draw)):
-            batch = self._batch(place)
-            with seeding(self.problem.device) as seed:
-                seed(number(self.host.seed, place))
-                found, losses = self.mapped(named, batch)
+            found, losses = self._gradients(named, moving, place)
             self.host.losses.add_all(moving, losses, share)
             with torch.no_grad():
                 if part == 0:
@@ -206,6 +224,18 @@ class Vmapped:
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         """There is nothing to restore."""
+
+
+def _stacked(batches: list[Any]) -> Any:
+    """Batches of several agents as one; nothing if they have different sizes, as the last ones of loaders may."""
+    flat = [pytree.tree_flatten(one) for one in batches]
+    other = next((one for parts, _ in flat for one in parts if not isinstance(one, torch.Tensor)), None)
+    if other is not None:
+        raise TypeError(f'gradient: expected batches of tensors for vmap, got {type(other).__name__} in them; use gradient="loop"')
+    kinds = [(spec, [one.shape for one in parts]) for parts, spec in flat]
+    if any(kind != kinds[0] for kind in kinds):
+        return None
+    return pytree.tree_unflatten([torch.stack(each) for each in zip(*(parts for parts, _ in flat), strict=True)], flat[0][1])
 
 
 def choose(host: Host) -> Gradients:

@@ -1,4 +1,4 @@
-"""What stays with the agents besides their vectors, in files next to those of states."""
+"""What stays with the agents besides their vectors, in files next to those of states; and models that were exported."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._files import read_safetensors
 from ._ranks import Ranks
 
 Own = dict[str, list[Any] | None]
@@ -65,6 +66,19 @@ def _loaded(file: Any) -> Any:
     # Schedulers of milestones remember a counter.
     with torch.serialization.safe_globals([Counter]):
         return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def load_file(path: str | Path) -> dict[str, torch.Tensor]:
+    """The state dict in an exported model, `final/*.average.safetensors` or `final/*.agent-0.safetensors` of a run directory, as `safetensors.torch.load_file` reads it.
+
+    >>> import torch, mile, mile.torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> problem = mile.torch.Problem(model, torch.nn.MSELoss(), [(torch.ones(4, 2), torch.ones(4, 1))] * 3)
+    >>> run = mile.run(problem=problem, algorithms=[mile.method("mile", lr=0.1)], rounds=3, out=tmp / "exported", progress=False)
+    >>> model.load_state_dict(mile.torch.load_file(run.folder / "final" / "mile-seed0.agent-2.safetensors"))
+    <All keys matched successfully>
+    """
+    return {key: torch.from_numpy(value.copy()) for key, value in read_safetensors(Path(path)).items()}
 
 
 class Losses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from .. import _mile
-from ._gradients import Models, trained
+from ._gradients import Models, copied, trained
 from ._random import seeding
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Optimised(Models):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         assert self.problem.optimizer is not None
-        models = self.models if self.room is None else [copy.deepcopy(model).to(self.problem.torch_dtype) for model in self.models]
+        models = self.models if self.room is None else [copied(model).to(self.problem.torch_dtype) for model in self.models]
         self.stepped = [trained(model) for model in models]
         """What optimisers step: the parameters, or the same in the precision of x."""
         self.optimizers = [make(self.problem.optimizer, model) for model in models]

@@ -26,7 +26,7 @@ from ._data import AgentData, Batch, EvalRows, Loaded, Source, Streamed, source
 from ._evaluation import Evaluator, Local, OwnMetrics, columns_of, local_names, own_loss, split
 from ._gradients import Gradients, choose, copied, trained, views
 from ._host import Host
-from ._identity import facts
+from ._identity import data_of, facts
 from ._kept import kept
 from ._local import Optimised, Optimizers, Schedulers, make, make_scheduler
 from ._ranks import Ranks, own_gpu, started_by_torchrun
@@ -228,9 +228,13 @@ class Problem:
             self._facts = facts(self)
         return self._facts
 
+    def data_of(self, agent: int) -> str:
+        """What identifies an agent's data."""
+        return data_of(self, agent)
+
     def complete_algorithms(self, algorithms: Algorithms, changed: set[str]) -> tuple[list[Algorithm], list[str]]:
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
-        found, notes = complete(algorithms, changed, has_optimizer=self.optimizer is not None)
+        found, notes = complete(algorithms, changed, has_optimizer=self.optimizer is not None, has_local=self.local is not None)
         return found, notes if self._evaluator.note is None else [*notes, self._evaluator.note]
 
     def loss(self, agent: int, x: NDArray[Any]) -> float:
