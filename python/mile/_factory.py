@@ -6,32 +6,58 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from . import _mile
 
 
 def make(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> Any:
-    """Calls the function. It is told the number of agents, and the agent whose data are needed, if it has parameters for that."""
+    """Calls the function. It is told the number of agents, and the agent whose data are needed, if it has parameters for that.
+
+    Global random numbers are seeded before, so that the same model is made in every process.
+    """
     function = _function(file, name)
     given = json.loads(arguments)
     known = _parameters(function)
     taken = {key: value for key, value in (("agents", agents), ("agent", agent)) if key in known and key not in given}
     try:
         inspect.signature(function).bind(**given, **taken)
-    except TypeError as error:
+    except TypeError:
         expected = f"the parameters of {name}{inspect.signature(function)}"
-        raise _mile.ExperimentError(f"arguments: expected {expected}, got {', '.join(given) or 'none'}; {error}") from None
-    found = function(**given, **taken)
+        raise _mile.ExperimentError(f"arguments: expected {expected}, got {', '.join(given) or 'none'}") from None
+    with _seeded():
+        found = function(**given, **taken)
     if hasattr(found, "section"):
         raise _mile.ExperimentError(f'{name}: expected objectives with loss and grad, got {type(found).__name__}; give its section with kind = "table" or "quadratic" instead')
     needed = getattr(found, "needs_host", None)
     if needed:
         raise _mile.ExperimentError(f"{name}: expected a problem that agents can have by themselves, got one with {needed}; or run it with mile.run in Python")
     return found
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Seeds the random numbers of Python, NumPy and PyTorch, and restores them."""
+    torch: Any = sys.modules.get("torch")
+    before = random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state()
+    random.seed(0)
+    np.random.seed(0)
+    if torch is not None:
+        torch.manual_seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        if torch is not None:
+            torch.set_rng_state(before[2])
 
 
 def takes_agent(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> bool:
@@ -51,8 +77,8 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # Two files of one name, in two folders, are two modules.
-    module_name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    # Two files of one name, in two folders, are two modules, and so is a file before and after a change.
+    module_name = f"{path.stem}_{hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:8]}"
     module = sys.modules.get(module_name)
     if module is None:
         spec = importlib.util.spec_from_file_location(module_name, path)

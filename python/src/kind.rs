@@ -139,13 +139,14 @@ impl Objectives for Made {
 
     fn digests(&self) -> Result<Facts, LabError> {
         let mut found = self.factory.digests()?;
-        found.extend(self.objectives()?.facts_of(self.agent)?);
+        let agents = self.agent.map_or(0..self.factory.agents, |agent| agent..agent + 1);
+        found.extend(self.objectives()?.facts_of(agents)?);
         Ok(found)
     }
 
     fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
         let mut found = self.factory.digests()?;
-        found.extend(self.objectives()?.tensors());
+        found.extend(self.objectives()?.shared_facts()?);
         Ok(found)
     }
 

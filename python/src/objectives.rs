@@ -1,6 +1,7 @@
 //! Objectives that are given as Python objects, as a kind of problem of the lab.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use mile::real::Precision;
@@ -22,12 +23,16 @@ pub(crate) struct PyObjectives {
     name: String,
     /// What identifies the objectives, by key; if there is nothing, their values do.
     facts: BTreeMap<String, String>,
+    knows_data_of_agents: bool,
     rows: Option<Rows>,
     /// The samples that models are evaluated on, if not all.
     evaluated_on: Option<String>,
     memory: Memory,
     raised: Raised,
 }
+
+/// Facts of a problem that follow from the data, which agents may have only a part of.
+const OF_DATA: [&str; 5] = ["data", "start", "batch", "weights", "test"];
 
 /// How many rows gradients and losses read.
 #[derive(Clone, Copy)]
@@ -69,8 +74,9 @@ impl PyObjectives {
                 attribute(object, "facts")?.map_or(Ok(BTreeMap::new()), |facts| facts.call0()?.extract())?
             }
         };
+        let knows_data_of_agents = attribute(object, "data_of")?.is_some();
         let (object, evaluated_on) = (object.clone().unbind(), text("evaluated_on")?);
-        Ok(Self { object, spec, name, facts, rows, evaluated_on, memory, raised })
+        Ok(Self { object, spec, name, facts, knows_data_of_agents, rows, evaluated_on, memory, raised })
     }
 
     /// The same objectives, evaluated on this many samples as the experiment says.
@@ -87,25 +93,40 @@ impl PyObjectives {
         Ok(Self { rows: found.rows.map(|rows| Rows { is_given: true, ..rows }), ..found })
     }
 
-    /// What identifies the objectives of an agent, or of all.
-    pub(crate) fn facts_of(&self, agent: Option<usize>) -> Result<Facts, LabError> {
-        let Some(agent) = agent else { return self.digests() };
-        let own: Vec<(String, String)> = match self.facts.is_empty() {
-            true => vec![("values".to_owned(), self.problem().values_at_start(agent..agent + 1)?)],
-            false => self.facts.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-        };
-        let fact = |(key, value): (String, String)| {
-            (format!("problem.{key}[{agent}]"), Fact::from(value).of_agent(agent))
-        };
-        Ok(own.into_iter().map(fact).collect())
+    /// What identifies the objectives of these agents, each of which may have its own data only: by agent what differs between them, and
+    /// what they share.
+    pub(crate) fn facts_of(&self, agents: Range<usize>) -> Result<Facts, LabError> {
+        let mut found = self.shared_facts()?;
+        for agent in agents {
+            let (key, value) = match (self.knows_data_of_agents, self.facts.is_empty()) {
+                (true, _) => ("data", self.data_of(agent)?),
+                (false, true) => ("values", self.problem().values_at_start(agent..agent + 1)?),
+                (false, false) => continue,
+            };
+            found.insert(format!("problem.{key}[{agent}]"), Fact::from(value).of_agent(agent));
+        }
+        Ok(found)
     }
 
-    /// The names and shapes of the tensors that the variable consists of, if it has names for them.
-    pub(crate) fn tensors(&self) -> Facts {
+    /// What agents share, each of which may have its own data only: the code, and the names and shapes of the tensors that the variable
+    /// consists of.
+    pub(crate) fn shared_facts(&self) -> Result<Facts, LabError> {
+        let is_shared = |key: &str| !self.knows_data_of_agents || !OF_DATA.contains(&key);
+        let shared = self.facts.iter().filter(|(key, _)| is_shared(key));
+        let mut found: Facts =
+            shared.map(|(key, value)| (format!("problem.{key}"), value.as_str().into())).collect();
         let parts = self.spec.parts.iter().map(|part| format!("{} {:?}", part.name, part.shape));
         let parts: Vec<String> = parts.collect();
-        let fact = || ("problem.tensors".to_owned(), parts.join(", ").into());
-        if parts.is_empty() { Facts::new() } else { Facts::from([fact()]) }
+        if !parts.is_empty() {
+            found.insert("problem.tensors".to_owned(), parts.join(", ").into());
+        }
+        Ok(found)
+    }
+
+    /// A digest of an agent's data.
+    fn data_of(&self, agent: usize) -> Result<String, LabError> {
+        let digest = self.raised.call(|py| self.object.bind(py).call_method1("data_of", (agent,))?.extract());
+        digest.map_err(|error| LabError::config("problem.factory", error))
     }
 
     fn problem(&self) -> AnyProblem {

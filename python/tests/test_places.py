@@ -43,7 +43,7 @@ TORCH = """
 import torch
 from torch import nn
 
-import mile
+import mile.torch
 
 
 def data(agent):
@@ -201,7 +201,7 @@ def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, met
 
 
 def test_arguments_are_swept(place: Path) -> None:
-    found = mile.sweep(write(place), values={"problem.arguments.width": [2, 5]}, out="swept")
+    found = mile.sweep(write(place), values={"problem.arguments.width": [2, 5]}, criterion="grad_norm_sq", out="swept")
     assert sorted(found.trials["problem.arguments.width"]) == [2, 5]
 
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, text in [
         ("with_optimizer", "an optimizer of PyTorch"),
         ("with_batch_norm", "buffers that change while training"),
-        ("nothing", "expected objectives with loss and grad"),
+        ("nothing", "expected an object with loss"),
         ("absent", "expected a function absent in"),
     ]:
         with pytest.raises(Exception, match=text):

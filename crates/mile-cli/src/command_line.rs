@@ -1,6 +1,5 @@
 //! The command with what its experiments may have besides what is built in.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -92,11 +91,6 @@ impl CommandLine {
     /// The `main` of a program: runs the command with the arguments of this process.
     pub fn main(&self) -> ExitCode {
         self.run(std::env::args_os().collect()).into()
-    }
-
-    /// Runs the command with these arguments, the first of which is its name; returns its exit code.
-    pub fn run(&self, arguments: Vec<OsString>) -> u8 {
-        crate::run(self, arguments)
     }
 
     /// The kinds of problems; reading much data is shown.

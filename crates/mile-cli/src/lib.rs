@@ -145,23 +145,26 @@ const USAGE: u8 = 2;
 const DIVERGED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
-fn run(line: &CommandLine, arguments: Vec<OsString>) -> u8 {
-    let command = match keys::is_asked_for(&arguments) {
-        true => Command::Keys(keys::all()),
-        false => match Arguments::try_parse_from(arguments) {
-            Ok(arguments) => arguments.command,
-            // Help and versions are such errors too, with the code 0.
+impl CommandLine {
+    /// Runs the command with these arguments, the first of which is its name; returns its exit code.
+    pub fn run(&self, arguments: Vec<OsString>) -> u8 {
+        let command = match keys::is_asked_for(&arguments) {
+            true => Command::Keys(keys::all()),
+            false => match Arguments::try_parse_from(arguments) {
+                Ok(arguments) => arguments.command,
+                // Help and versions are such errors too, with the code 0.
+                Err(error) => {
+                    let _ = error.print();
+                    return u8::try_from(error.exit_code()).unwrap_or(USAGE);
+                }
+            },
+        };
+        match carry_out(command, self) {
+            Ok(code) => code,
             Err(error) => {
-                let _ = error.print();
-                return u8::try_from(error.exit_code()).unwrap_or(USAGE);
+                eprintln!("mile: {}", error_message(&error));
+                exit_code(&error)
             }
-        },
-    };
-    match carry_out(command, line) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("mile: {}", error_message(&error));
-            exit_code(&error)
         }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn spec(draw: &mut Draw, folder: &Path) -> String {
     let problem = problem(draw, folder);
     text += &problem;
     if draw.yes(0.5) {
-        text += &start(draw, folder);
+        text += &start(draw, folder, problem.contains("\"quadratic\""));
     }
     for k in 0..draw.whole(1, 2) {
         text += &algorithm(draw, k, rounds, problem.contains("l1 ="));
@@ -99,8 +99,9 @@ fn path(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
     format!("{:?}", path.display().to_string())
 }
 
-fn start(draw: &mut Draw, folder: &Path) -> String {
-    if draw.yes(0.2) {
+/// Where agents start; a model of three numbers suits quadratics only.
+fn start(draw: &mut Draw, folder: &Path, is_quadratic: bool) -> String {
+    if is_quadratic && draw.yes(0.4) {
         // What a run of another experiment has left: four models of three numbers.
         let text = "rounds = 1\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\ndim = 3\n[[algorithm]]\nname = 'led'\nlr = 0.1\n";
         let plan = Plan::new(Spec::parse(text, Path::new(""), &[]).unwrap()).unwrap();
