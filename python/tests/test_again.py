@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 
 import mile
+import mile.jax
+import mile.loggers
 import mile.torch
 from mile import _names
 from mile._facts import exchanges
@@ -194,7 +196,7 @@ def _keys(names: Any) -> set[str]:
 
 
 CHECKED = """
-import mile, mile.torch, torch
+import mile, mile.jax, mile.loggers, mile.torch, jax, torch
 mile.run(problem=mile.Quadratic(), network="rng", algorithms=[mile.method("mile", lr=0.1)])
 mile.run(problm=mile.Quadratic())
 mile.method("mille", lr=0.1)
@@ -222,8 +224,16 @@ mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, optimizer=torch.optim
 mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, optimizer=lambda parameters: list(parameters))
 mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, metrics={"w": lambda model, batches: next(model.parameters()).sum(), "n": lambda model, batches: len(list(batches))})
 mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, metrics={"names": lambda model, batches: ["w"]})
+def in_jax(parameters: dict[str, jax.Array], batch: tuple[np.ndarray, np.ndarray]) -> jax.Array:
+    return jax.numpy.mean((batch[0] @ parameters["w"] - batch[1]) ** 2)
+linear = mile.jax.Problem(in_jax, {"w": jax.numpy.zeros(2)}, [(np.zeros((3, 2)), np.zeros(3))] * 3, eval_rows="all")
+mile.jax.Problem(in_jax, {"w": jax.numpy.zeros(2)}, [(np.zeros((3, 2)), np.zeros(3))] * 3, eval_rows="off")
+linear.unravel(run.average())["w"].sum()
+linear.unravel(run.average()).w
+mile.sweep(problem=linear, values={"step_size": [0.1]}, logger=mile.loggers.Logger("mlflow", offline=True), on_record=lambda record: print(record["point"]))
+mile.sweep(problem=linear, values={"step_size": [0.1]}, logger=3)
 """
-WRONG = {4, 5, 6, 7, 8, 9, 10, 11, 13, 27, 28, 30}
+WRONG = {4, 5, 6, 7, 8, 9, 10, 11, 13, 27, 28, 30, 34, 36, 38}
 
 
 def test_mypy_sees_misspelt_names() -> None:
@@ -249,13 +259,14 @@ def test_arguments_and_results_have_types() -> None:
     def look(name: str, function: Any) -> None:
         signature = inspect.signature(function)
         hints = [(key, one.annotation) for key, one in signature.parameters.items()] + [("return", signature.return_annotation)]
-        loose.extend(f"{name}: {key}" for key, hint in hints if str(hint).split(" | ")[0] in ("Any", "typing.Any"))
+        loose.extend(f"{name}: {key}" for key, hint in hints if str(hint).split(" | ")[0] in ("Any", "typing.Any", "Tree"))
 
-    public = {name: getattr(mile, name) for name in mile.__all__} | {"torch.Problem": mile.torch.Problem}
+    public = {name: getattr(mile, name) for name in mile.__all__}
+    public |= {"torch.Problem": mile.torch.Problem, "torch.load_file": mile.torch.load_file, "jax.Problem": mile.jax.Problem, "Logger": mile.loggers.Logger, "records": mile.loggers.records}
     for name, one in public.items():
         if inspect.isfunction(one):
             look(name, one)
-        elif inspect.isclass(one) and one.__module__ != "mile._mile" and one.__module__ != "mile":
+        elif inspect.isclass(one) and one.__module__ not in ("mile._mile", "mile"):
             methods = {key: value.fget if isinstance(value, property) else value for key, value in vars(one).items() if key[0] != "_" or key == "__init__"}
             for key, value in methods.items():
                 if inspect.isfunction(value):

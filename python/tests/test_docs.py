@@ -30,7 +30,7 @@ def network_and_data() -> dict[str, Any]:
 
 
 def test_the_page_on_python() -> None:
-    first, sensors, network, optimised, in_jax, dgd, adam = examples("python.md")
+    first, sensors, network, optimised, adapters, groups, language, in_jax, dgd, adam = examples("python.md")
     exec(first, {})
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"np": np, "A": rng.normal(size=(8, 40, 3)), "b": rng.normal(size=(8, 40))}
@@ -40,6 +40,18 @@ def test_the_page_on_python() -> None:
     exec(dgd, {"mile": mile, "problem": mile.Quadratic()})
     exec(small(network), {"mile": mile} | network_and_data())
     exec(small(optimised), {"mile": mile, "torch": torch, "loss": torch.nn.CrossEntropyLoss()} | network_and_data())
+    adapted, grouped, texts = ({"mile": mile, "torch": torch} | network_and_data() for _ in range(3))
+    exec(small(adapters), adapted)
+    assert adapted["run"].x().shape == (8, 4 * (5 + 7)) and "0.layer.weight" in adapted["run"].state_dict()
+    exec(small(groups), grouped)
+    assert grouped["run"].x().shape == (8, 5 * 7 + 7 + 7 * 3 + 3)
+    for name in ("agent-0", "agent-1", "agent-2", "agent-3", "held-out"):
+        Path(f"{name}.txt").write_text(f"a sentence of {name}, and another one; " * 40)
+    exec(small(language), texts)
+    done = texts["run"]
+    texts["Language"]().load_state_dict(done.state_dict(), strict=True)
+    assert done.x().shape == (4, 256 * 32) and done.rows[-1]["perplexity"] == pytest.approx(np.exp(done.rows[-1]["test_loss"]), rel=0.05)
+    assert done.rows[-1]["loss"] < done.rows[0]["loss"]
     shards = [(rng.normal(size=(40, 3)), rng.normal(size=40)) for _ in range(4)]
     exec(small(in_jax), {"mile": mile, "data": shards})
     own: dict[str, Any] = {"mile": mile}

@@ -79,6 +79,41 @@ def test_a_resumed_run_has_the_bits_of_a_whole_one_with_random_keys() -> None:
         run(mile.jax.Problem(with_dropout, start(), dictionaries()[::-1], batch=4), out="part", resume=True, rounds=20)
 
 
+def test_a_loss_needs_nothing_but_a_problem() -> None:
+    found = run(dropping(), algorithms=None, rounds=30)
+    (section,) = found.config["algorithm"]
+    assert (section["name"], section["step_size"]) == ("mile", 1e-3) and found.rows[-1]["loss"] < found.rows[0]["loss"]
+
+
+def beside(teacher: Any) -> Any:
+    return lambda parameters, batch: with_dropout(parameters, batch, None) + 0.0 * jnp.sum(teacher)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"loss": beside(jnp.ones(2) + 1e-3)}, "loss"),
+        ({"test": dictionaries()[1]}, "test"),
+        ({"metrics": {"size": lambda parameters, test: 1.0}}, "metrics"),
+    ],
+)
+def test_a_run_is_resumed_only_with_the_same_arrays_and_measures(change: Any, key: str) -> None:
+    def made(**more: Any) -> Any:
+        given = {"loss": beside(jnp.ones(2)), "parameters": start(), "data": dictionaries(), "test": dictionaries()[0], "metrics": {"size": lambda parameters, test: 0.0}, "batch": 4, **more}
+        return mile.jax.Problem(**given)
+
+    run(made(), rounds=2, out="resumed")
+    with pytest.raises(mile.ExperimentError, match=rf"problem\.{key}\b"):
+        run(made(**change), rounds=4, out="resumed", resume=True)
+    assert run(made(), rounds=4, out="resumed", resume=True).complete
+
+
+def test_gradients_at_the_start_are_a_fact() -> None:
+    losses = (least_squares, lambda parameters, batch: jax.lax.stop_gradient(least_squares(parameters, batch)))
+    whole, stopped = (mile.jax.Problem(loss, {"w": jnp.ones(3)}, shards()).facts()["start"].split(",") for loss in losses)
+    assert whole[0] == stopped[0] and stopped[1] == " gradients of norm 0" != whole[1]
+
+
 def test_parameters_come_back_in_their_shapes_and_are_exported_by_name() -> None:
     problem = dropping(test=dictionaries()[0], metrics={"size": lambda p, test: np.abs(np.asarray(p["last"])).sum() + 0 * len(test["targets"])})
     found = run(problem)
@@ -154,6 +189,8 @@ def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
         (lambda: linear(data=["text", "text"]), "data, agent 0: "),
         (lambda: linear(data=[]), "data: "),
         (lambda: linear(batch=0), "batch: .*got 0"),
+        (lambda: linear(eval_rows="off"), "eval_rows: .*got 'off'"),
+        (lambda: linear(eval_rows=-1), "eval_rows: .*got -1"),
         (lambda: linear(batch=[3, 3]), "batch: .*4.*got 2"),
         (lambda: linear(weights=[1, 2, 0, 1]), "weights: "),
         (lambda: linear(metrics={"size": lambda p, t: 0.0}), "test: "),

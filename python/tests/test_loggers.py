@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mile
+from mile._progress import observer
 from mile.loggers import Logger, main
 
 
@@ -97,8 +98,44 @@ def test_the_command_logs_a_run_that_has_ended(tmp_path: Path) -> None:
     assert in_wandb(tmp_path / "run", "loss") == expected(run, "loss")
 
 
+def test_the_runs_of_a_sweep_are_told_apart(tmp_path: Path) -> None:
+    seen: list[dict[str, object]] = []
+    out = tmp_path / "sweep"
+    found = mile.sweep(
+        problem=mile.Quadratic(dim=3), algorithms=[mile.method("led", step_size=0.05), mile.method("mile", step_size=0.05)], rounds=6, eval_every=2, values={"step_size": [0.02, 0.05]},
+        out=out, progress=False, on_record=seen.append, logger=Logger("mlflow", folder=out, offline=True),
+    )  # fmt: skip
+    of_points = {f"{name}, {point}": values for point, run in found.runs.items() for name, values in expected(run, "loss").items()}
+    assert len(of_points) == 4 and in_mlflow(out, "loss") == of_points
+    by_point = {name: [{key: value for key, value in row.items() if key != "point"} for row in seen if row["point"] == name] for name in found.runs}
+    for name, run in found.runs.items():
+        assert sorted(by_point[name], key=lambda row: (row["label"], row["round"])) == sorted(run.rows, key=lambda row: (row["label"], row["round"]))
+    again = mile.sweep(
+        problem=mile.Quadratic(dim=3), algorithms=[mile.method("led", step_size=0.05)], rounds=4, values={"step_size": [0.02, 0.05]}, out=tmp_path / "more", progress=False,
+    )  # fmt: skip
+    later: list[dict[str, object]] = []
+    mile.sweep(
+        problem=mile.Quadratic(dim=3), algorithms=[mile.method("led", step_size=0.05)], rounds=8, values={"step_size": [0.02, 0.05]}, out=tmp_path / "more", progress=False, resume=True,
+        on_record=later.append,
+    )  # fmt: skip
+    assert {row["point"] for row in later} == set(again.runs)
+
+
+def test_records_of_points_that_compute_together_name_none() -> None:
+    seen: list[dict[str, object]] = []
+    record = json.dumps({"round": 0, "loss": 1.0})
+    heard = observer(False, seen.append)
+    for point in ("one", "two"):
+        heard("point", point, 1, 2.0, "")
+        heard("planned", "", 4, 1.0, "")
+    heard("recorded", "mile", 0, 1.0, record)
+    assert "point" not in seen[-1]
+
+
 def test_what_cannot_be_logged_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="wandb, mlflow"):
         Logger("tensorboard")
+    with pytest.raises(ValueError, match="logger: .*cuda"):
+        mile.sweep(problem=mile.Quadratic(), algorithms=[mile.method("led")], values={"step_size": [0.1]}, device="cuda", logger="mlflow", out=tmp_path / "gpu")
     assert main([str(tmp_path / "absent"), "--to", "wandb", "--offline"]) == 2
     assert "absent" in capsys.readouterr().err

@@ -297,6 +297,9 @@ def test_samples_of_streams_count_alike_and_all_are_measured_if_asked(capsys: py
         return nn.functional.mse_loss(small()(a[:rows]), b[:rows]).item()
 
     assert made().measure(start) == pytest.approx([of_first(0, 8)], rel=1e-12)
+    # A data set without a loader is read in batches of evaluations.
+    direct = mile.torch.Problem(small(), nn.MSELoss(), shards(), test=Stream(shards()[0]), eval_batch=3)
+    assert direct.measure(start) == pytest.approx([of_first(0, 24)], rel=1e-12)
     assert made(eval_rows=12).loss(1, start) == pytest.approx(of_first(1, 15), rel=1e-12)
     run(made(), mile.method("local-dsgd", lr=0.01), rounds=2, progress=None)
     assert "losses are measured on the first 40 samples of each agent, metrics on the first 8 test samples" in capsys.readouterr().err

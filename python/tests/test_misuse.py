@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import mile
 import mile.torch
-from test_training import shards, small
+from test_training import Stream, shards, small
 
 SGD = torch.optim.SGD
 
@@ -35,6 +35,7 @@ def run(given: Any, method: Any = None, **more: Any) -> mile.Run:
         (lambda: problem(data=TensorDataset(*shards()[0])), "data: .*got one TensorDataset"),
         (lambda: problem(data=[DataLoader(TensorDataset(*pair), batch_size=64, drop_last=True) for pair in shards()]), "data, agent 0: "),
         (lambda: problem(optimizer=SGD(small().parameters(), lr=0.1)), "optimizer: .*got SGD"),
+        (lambda: problem(data=[Stream(pair) for pair in shards()], batch="full"), "batch: .*got full"),
         (lambda: problem(optimizer=SGD, gradient="vmap"), 'gradient: .*got "vmap"'),
         (lambda: problem(local="2", gradient_norm=True), "gradient_norm: .*got True"),
         (lambda: run(problem(local="2"), mile.method("mile", lr=0.1, compression="8-bit")), r"algorithms\[0\].compression: .*got '8-bit'"),

@@ -243,7 +243,9 @@ def source(data: Any, agent: int, size: int | None, device: torch.device, dtype:
     elif isinstance(data, DataLoader):
         found = Streamed(data, agent, device, eval_rows) if isinstance(data.dataset, IterableDataset) else Loaded(data, agent, device)
     elif isinstance(data, IterableDataset):
-        found = Streamed(DataLoader(data, batch_size=size or 1), agent, device, eval_rows)
+        if size is None:
+            raise _mile.ExperimentError(f"batch: expected a number for the stream of agent {agent}, which may have no end, got full")
+        found = Streamed(DataLoader(data, batch_size=size), agent, device, eval_rows)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         found = Indexed(data, agent, size, device)
     else:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from .. import _divided as divided
 from .. import _mile
@@ -22,6 +22,7 @@ from .._defaults import complete
 from .._files import round_of_state
 from .._methods import Algorithm, Algorithms
 from .._samples import Counts, number
+from ._checked import AUTOCAST, TYPES, check_functions, check_model, check_values, scalar
 from ._data import AgentData, Batch, EvalRows, Loaded, Source, Streamed, source
 from ._evaluation import Evaluator, Local, OwnMetrics, columns_of, local_names, own_loss, split
 from ._gradients import Gradients, choose, copied, trained, views
@@ -30,10 +31,6 @@ from ._identity import data_of, facts
 from ._kept import kept
 from ._local import Optimised, Optimizers, Schedulers, make, make_scheduler
 from ._ranks import Ranks, own_gpu, started_by_torchrun
-
-# The precision of x by that of the parameters.
-_TYPES = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
-_AUTOCAST = {None: None, "bfloat16": torch.bfloat16}
 
 
 class Problem:
@@ -108,8 +105,8 @@ class Problem:
         name: str | None = None,
         version: str | None = None,
     ) -> None:
-        _check_functions(model, loss, closure, optimizer, scheduler)
-        _check(gradient=gradient, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
+        check_functions(model, loss, closure, optimizer, scheduler)
+        check_values(gradient=gradient, accumulate=accumulate, clip=clip, autocast=autocast, eval_rows=eval_rows)
         if optimizer is None and scheduler is not None:
             raise TypeError("scheduler: expected an optimizer too, got none; without one give the method a schedule")
         if optimizer is not None and gradient == "vmap":
@@ -145,7 +142,8 @@ class Problem:
             probe = make(optimizer, copied(self.model).to(self.torch_dtype))
             if scheduler is not None:
                 make_scheduler(scheduler, probe)
-        found = None if test is None else source(test, 0, None, self.device, self.model_dtype, self.eval_rows)
+        size = eval_batch if isinstance(test, IterableDataset) else None
+        found = None if test is None else source(test, 0, size, self.device, self.model_dtype, self.eval_rows)
         self._evaluator = Evaluator(self, found, metrics)
         self.metrics, self.own_metrics = self._evaluator.metrics, self._evaluator.own_metrics
         self.stochastic = any(size is not None for size in self._sizes)
@@ -159,12 +157,12 @@ class Problem:
 
     def _take(self, model: nn.Module, device: str | torch.device | None) -> None:
         """Copies the model to its device, and notes what x consists of."""
-        parameters = _check_model(model)
+        parameters = check_model(model)
         self.device = torch.device(device) if device is not None else parameters[0].device
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", own_gpu())
         self.model_dtype = parameters[0].dtype
-        self.torch_dtype = _TYPES[self.model_dtype]
+        self.torch_dtype = TYPES[self.model_dtype]
         self.dtype = str(self.torch_dtype).removeprefix("torch.")
         self.model = copied(model).to(self.device)
         self.dim = sum(parameter.numel() for parameter in parameters)
@@ -378,14 +376,14 @@ class Problem:
 
     def objective_and_output(self, model: Callable[..., Any], batch: Batch) -> tuple[torch.Tensor, Any]:
         """The loss of a model on a batch, and its output if the loss is a function of it."""
-        kind = _AUTOCAST[self.autocast]
+        kind = AUTOCAST[self.autocast]
         with nullcontext() if kind is None else torch.autocast(self.device.type, kind):
             if self._closure is not None:
-                return _scalar(self._closure(model, batch)), None
+                return scalar(self._closure(model, batch)), None
             assert self._loss is not None
             inputs, target = split(batch)
             output = model(*inputs)
-            return _scalar(self._loss(output, target)), output
+            return scalar(self._loss(output, target)), output
 
     def objective_of(self, model: nn.Module, parameters: dict[str, torch.Tensor], batch: Batch) -> torch.Tensor:
         """The loss of a model with other parameters."""
@@ -397,66 +395,6 @@ class Problem:
     def gradients(self, host: Host) -> Gradients:
         """How a host computes gradients."""
         return choose(host) if self.optimizer is None else Optimised(host)
-
-
-def _scalar(loss: Any) -> torch.Tensor:
-    """A loss that is one number."""
-    if not isinstance(loss, torch.Tensor) or loss.ndim > 0:
-        got = f"shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise TypeError(f"loss: expected a scalar tensor, the mean over the batch, got {got}")
-    return loss
-
-
-def _check(**given: Any) -> None:
-    """Refuses what arguments cannot be."""
-    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "gradient": (lambda value: value in ("auto", "vmap", "loop"), "auto, vmap or loop"),
-        "accumulate": (divided.is_whole, "a positive integer"),
-        "clip": (lambda value: value is None or value > 0, "a positive number"),
-        "autocast": (lambda value: value in _AUTOCAST, "'bfloat16'"),
-        "eval_rows": (lambda value: value in (None, "all", "off") or divided.is_whole(value), "a positive integer, 'all' or 'off'"),
-    }
-    for key, value in given.items():
-        accepts, expected = rules[key]
-        if not accepts(value):
-            raise ValueError(f"{key}: expected {expected}, got {value!r}")
-
-
-def _check_functions(model: Any, loss: Any, closure: Any, optimizer: Any, scheduler: Any) -> None:
-    """Refuses what is not a model or a function, and losses that are not means."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if loss is not None and closure is not None:
-        raise TypeError("loss: expected either loss(output, target) or closure(model, batch), got both")
-    made = "pass the class, or a function that makes one, because each agent has its own"
-    for key, value, expected, remedy in (
-        ("loss", loss, "a function of (output, target)", "pass one such as nn.CrossEntropyLoss()"),
-        ("closure", closure, "a function of (model, batch)", "pass one that returns the loss"),
-        ("optimizer", optimizer, "a function of parameters", made),
-        ("scheduler", scheduler, "a function of an optimizer", made),
-    ):
-        if value is not None and not callable(value):
-            raise TypeError(f"{key}: expected {expected}, got {value if isinstance(value, str) else type(value).__name__}; {remedy}")
-    reduction = getattr(loss, "reduction", "mean")
-    if reduction != "mean":
-        raise _mile.ExperimentError(f"loss: expected the mean over a batch, got reduction={reduction!r}; leave reduction out")
-
-
-def _check_model(model: nn.Module) -> list[nn.Parameter]:
-    """The trained parameters of a model that can be copied for each agent."""
-    parameters = trained(model)
-    if not parameters:
-        raise _mile.ExperimentError("model: expected trained parameters, got none; set requires_grad on those to be trained")
-    hooked = [key for key, parameter in model.named_parameters() if parameter._backward_hooks or parameter._post_accumulate_grad_hooks]
-    if hooked:
-        expected = "parameters without hooks, which the agents' copies of the model would not have"
-        raise _mile.ExperimentError(f"model: expected {expected}, got hooks on {', '.join(hooked)}; use hooks of modules instead")
-    kinds = {parameter.dtype for parameter in parameters}
-    if len(kinds) > 1 or parameters[0].dtype not in _TYPES:
-        got = ", ".join(sorted(str(kind) for kind in kinds))
-        remedy = "" if got.count(",") else '; pass model.bfloat16(), or model.float() with autocast="bfloat16" for forward passes in half precision'
-        raise TypeError(f"model: expected all parameters to be torch.float32, torch.bfloat16 or torch.float64, and all the same, got {got}{remedy}")
-    return parameters
 
 
 def _tied(model: nn.Module) -> list[tuple[str, str]]:
