@@ -219,6 +219,10 @@ class Problem(Generic[Parameters, Data]):
                 self._facts["metrics"] = shown(self._own)
         return self._facts
 
+    def data_of(self, agent: int) -> str:
+        """What identifies an agent's data."""
+        return _digest(self._data[agent])
+
     # Parameters
 
     def unravel(self, x: NDArray[Any]) -> Parameters:

@@ -65,7 +65,7 @@ def _of_agent(problem: Problem, agent: int, digests: _Digests) -> str:
     source = problem.source(agent)
     first, again = _first(source), _first(source)
     data = _of_data(source, digests, first, again)
-    if _values(first) != _values(again):
+    if digests.of_all(first) != digests.of_all(again):
         return f"{data} nan nan"
     model = copied(problem.model).eval()
     # Recurrent networks in evaluation mode have no gradients in cuDNN.
@@ -79,8 +79,8 @@ def _of_agent(problem: Problem, agent: int, digests: _Digests) -> str:
 
 def _of_data(source: Source, digests: _Digests, first: Batch, again: Batch) -> str:
     """A digest of what is in memory, and of the first mini-batch, or of its shapes if it is not the same twice."""
-    values = _values(first)
-    seen = values if values == _values(again) else [(str(one.dtype), list(one.shape)) for one in leaves(first) if isinstance(one, torch.Tensor)]
+    values = digests.of_all(first)
+    seen = values if values == digests.of_all(again) else [(str(one.dtype), list(one.shape)) for one in leaves(first) if isinstance(one, torch.Tensor)]
     return _digest(repr((source.rows, digests.whole(source), seen)).encode())
 
 
@@ -91,21 +91,22 @@ def _first(source: Source) -> Batch:
     return found
 
 
-def _values(batch: Batch) -> list[str]:
-    """What a batch consists of, however nested."""
-    return [_of_tensor(one) if isinstance(one, torch.Tensor) else shown(one) for one in leaves(batch)]
-
-
 class _Digests:
-    """Digests of tensors, each formed once: agents may have parts of one data set."""
+    """Digests of tensors, each formed once: agents may have parts of one data set, and full batches are all of it."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[torch.Tensor, str]] = {}
 
     def of(self, tensor: torch.Tensor) -> str:
         if id(tensor) not in self._known:
-            self._known[id(tensor)] = (tensor, _of_tensor(tensor))
+            value = tensor.detach().cpu().contiguous()
+            text = f"{value.dtype} {tuple(value.shape)} {_digest(value.reshape(-1).view(torch.uint8).numpy())}"
+            self._known[id(tensor)] = (tensor, text)
         return self._known[id(tensor)][1]
+
+    def of_all(self, batch: Batch) -> list[str]:
+        """What a batch consists of, however nested."""
+        return [self.of(one) if isinstance(one, torch.Tensor) else shown(one) for one in leaves(batch)]
 
     def whole(self, data: Any) -> list[str] | None:
         """The parts of data that are in memory; nothing of others, which would have to be read."""
@@ -121,12 +122,7 @@ class _Digests:
         if isinstance(data, ConcatDataset):
             parts = [self.whole(one) for one in data.datasets]
             return None if None in parts else [text for part in parts for text in part or ()]
-        return _values(data) if isinstance(data, (list, tuple)) else None
-
-
-def _of_tensor(tensor: torch.Tensor) -> str:
-    value = tensor.detach().cpu().contiguous()
-    return f"{value.dtype} {tuple(value.shape)} {_digest(value.reshape(-1).view(torch.uint8).numpy())}"
+        return self.of_all(data) if isinstance(data, (list, tuple)) else None
 
 
 def _digest(data: Any) -> str:
