@@ -80,11 +80,17 @@ class Language(torch.nn.Module):
         return {"logits": logits, "loss": torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())}
 
 
-def test_the_page_on_training() -> None:
-    _, lightning, _, trainer = examples("training.md")
+def test_the_page_on_lightning() -> None:
+    _, lightning = examples("lightning.md")
     names = network_and_data()
     loaders = [torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*pair), batch_size=8) for pair in names["data"]]
-    exec(small(lightning), names | {"torch": torch, "loaders": loaders, "test_loader": loaders[0]})
+    own = names | {"torch": torch, "loaders": loaders, "test_loader": loaders[0]}
+    exec(small(lightning), own)
+    assert own["run"].complete and "test_loss" in own["run"].rows[-1]
+
+
+def test_the_page_on_trainer() -> None:
+    _, trainer = examples("trainer.md")
     datasets = [[torch.randint(0, 9, (6,)) for _ in range(10)] for _ in range(4)]
 
     def collate(rows: Any) -> Any:
@@ -94,7 +100,7 @@ def test_the_page_on_training() -> None:
     own: dict[str, Any] = {"torch": torch, "model": Language(), "datasets": datasets, "held_out": datasets[0], "collate": collate}
     exec(small(trainer), own)
     assert own["run"].complete and "test_loss" in own["run"].rows[-1]
-    (metrics,) = re.findall(r"`metrics=(\{.*\})`\.$", (PAGES / "training.md").read_text(), re.MULTILINE)
+    (metrics,) = re.findall(r"`metrics=(\{.*\})`\.$", (PAGES / "trainer.md").read_text(), re.MULTILINE)
     exec(small(trainer).replace("clip=1.0", f"metrics={metrics}, clip=1.0").replace('resume="auto"', 'out="measured"'), own)
     last = own["run"].rows[-1]
     # Losses are weighted by the samples of a batch, of which there are eight and two.
