@@ -2,10 +2,12 @@
 # The four machines of docs/src/network.md, each a network namespace: folders are emitted, agents run, one is killed and started again, the cable of another
 # is pulled for a while, their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
 # With TRANSPORT=tcp they are connected by TCP.
+# EXPERIMENT names the experiment file of an example with four agents instead; one with objectives in Python needs the command of the package.
 # With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds a second.
 set -euo pipefail
 mile=$(realpath "${MILE:-target/debug/mile}")
 transport=${TRANSPORT:-quic} netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
+experiment=${EXPERIMENT:+$(realpath "$EXPERIMENT")}
 work=$(mktemp -d)
 names=(north east south west)
 bridge=mile-br$$
@@ -32,7 +34,13 @@ for k in 0 1 2 3; do
     hosts+=(--host "$k=10.77.0.$((k + 1)):7100")
 done
 cd "$work"
-cat > experiment.toml << END
+if [ -n "$experiment" ]; then
+    cp -r "$(dirname "$experiment")/." .
+    rounds=$(grep -m 1 -oP '^rounds = \K[0-9]+' "$experiment")
+    what=$(grep -m 1 -oP '^name = "\K[^"]+' "$experiment")
+else
+    what="n = $dim"
+    cat > experiment.toml << END
 name = "machines"
 rounds = $rounds
 eval_every = 20
@@ -48,10 +56,11 @@ name = "mile"
 step_size = 0.1
 [agent]
 snapshots = true
-transport = "$transport"
 END
-"$mile" run experiment.toml --out one > /dev/null 2>&1
-"$mile" swarm experiment.toml --emit deploy "${hosts[@]}" > /dev/null 2>&1
+fi
+quiet() { "$@" > said 2>&1 || { cat said; exit 1; }; }
+quiet "$mile" run experiment.toml --out one
+quiet "$mile" swarm experiment.toml --emit deploy --set "agent.transport=$transport" "${hosts[@]}"
 start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/agent.toml" >> "log-$1" 2>&1 & agents[$1]=$!; }
 for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
@@ -89,7 +98,7 @@ for k in 0 1 2 3; do
     agents[k]=
 done
 ended=$(date +%s.%N)
-echo "$rounds rounds of n = $dim in $(echo "$ended $begun $rounds" | awk '{ printf "%.1f s, %.2f rounds a second", $1 - $2, $3 / ($1 - $2) }')"
+echo "$rounds rounds of $what in $(echo "$ended $begun $rounds" | awk '{ printf "%.1f s, %.2f rounds a second", $1 - $2, $3 / ($1 - $2) }')"
 "$mile" gather deploy --out all > gathered 2>&1 || { cat gathered; exit 1; }
 for file in one/final/*-seed0.safetensors; do
     cmp "$file" "all/final/$(basename "$file")"

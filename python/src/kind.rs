@@ -138,14 +138,14 @@ impl Objectives for Made {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        let mut found = self.factory.digests()?;
         let agents = self.agent.map_or(0..self.factory.agents, |agent| agent..agent + 1);
+        let mut found = self.factory.digests(agents.clone())?;
         found.extend(self.objectives()?.facts_of(agents)?);
         Ok(found)
     }
 
     fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
-        let mut found = self.factory.digests()?;
+        let mut found = self.factory.shared_digests()?;
         found.extend(self.objectives()?.shared_facts()?);
         Ok(found)
     }

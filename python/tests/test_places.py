@@ -250,7 +250,7 @@ def test_what_cannot_be_is_refused(place: Path) -> None:
         mile.run(write(place, TORCH, "broken", ""), out="no-broken")
     said = command("run", write(place, TORCH, "broken", ""), "--out", "broken", code=2)
     assert "KeyError" in said and "in broken" in said
-    with pytest.raises(mile.ExperimentError, match=r"heigth.*problem\(agents"):
+    with pytest.raises(mile.ExperimentError, match=r"problem\(agents.*heigth"):
         mile.run(write(place, more="arguments = { heigth = 3 }"), out="no")
     with pytest.raises(mile.ExperimentError, match="train.py:problem"):
         mile.run(write(place), set=["problem.factory=train.py"], out="no")

@@ -17,6 +17,7 @@ use mile_lab::store::Outcome;
 
 use crate::CommandLine;
 use crate::output::{self, OutputArguments};
+use crate::paths::moved;
 use crate::run::finish;
 use crate::status::refused_in;
 
@@ -112,24 +113,27 @@ fn describe(found: &GatheredParts) -> String {
     lines.join("\n")
 }
 
-/// The experiment with everybody's data in one folder, as links to the files that agents have brought in their own folders.
+/// The experiment with everybody's data in one folder, as links to the files that agents have brought in their own folders, beside the
+/// files that all of them have.
 fn with_data_of_all(
     spec: Spec,
     folders: &BTreeMap<usize, PathBuf>,
     out: &Path,
     line: &CommandLine,
 ) -> Result<Spec, LabError> {
-    let brought = |(_, path): &(&'static str, PathBuf)| {
+    let files = spec.objectives.files();
+    let is_brought = |(_, path): &(&'static str, PathBuf)| {
         path.file_name().is_some_and(|name| name.to_string_lossy().contains(AGENT))
     };
-    let files: Vec<(&str, PathBuf)> = spec.objectives.files().into_iter().filter(brought).collect();
-    let (Some(first), false) = (folders.values().next(), files.is_empty()) else { return Ok(spec) };
+    let (Some(first), true) = (folders.values().next(), files.iter().any(is_brought)) else {
+        return Ok(spec);
+    };
     let first = std::path::absolute(first).map_err(LabError::io(first, "find"))?;
     let data = std::path::absolute(out.join("data")).map_err(LabError::io(out, "find"))?;
     std::fs::create_dir_all(&data).map_err(LabError::io(&data, "create"))?;
     let mut table = spec.to_table();
-    for (key, path) in files {
-        let path = std::path::absolute(&path).map_err(LabError::io(&path, "find"))?;
+    for (key, written) in files {
+        let path = std::path::absolute(&written).map_err(LabError::io(&written, "find"))?;
         let own = path.strip_prefix(&first).unwrap_or(&path);
         for (agent, folder) in folders {
             let number =
@@ -143,7 +147,9 @@ fn with_data_of_all(
         }
         let all = data.join(own.file_name().unwrap_or_default()).display().to_string();
         if let Some(toml::Value::Table(problem)) = table.get_mut("problem") {
-            problem.insert(key.to_owned(), all.into());
+            let value =
+                problem.get(key).map_or_else(|| all.as_str().into(), |value| moved(value, &written, &all));
+            problem.insert(key.to_owned(), value);
         }
     }
     Spec::read_with(&table, Path::new(""), &line.kinds(), line.catalogue())

@@ -20,6 +20,7 @@ mod log;
 mod network;
 mod observers;
 mod output;
+mod paths;
 mod place;
 mod plot;
 mod predict;

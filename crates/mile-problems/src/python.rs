@@ -3,7 +3,8 @@
 //! The Python package computes them. What every program knows is the section, so that it can check experiments of this kind, read
 //! their results, and say what runs them.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mile::real::Precision;
@@ -24,7 +25,7 @@ pub struct Factory {
     pub function: String,
     /// What the function is called with, besides the numbers of agents.
     pub arguments: Table,
-    /// Files beside it that it needs.
+    /// Files beside it that it needs; `{agent}` in a path stands for the number of an agent, which needs only its own.
     pub files: Vec<PathBuf>,
     /// Number of agents.
     pub agents: usize,
@@ -75,16 +76,37 @@ impl Factory {
         std::iter::once(("factory", self.file.clone())).chain(beside).collect()
     }
 
-    /// Digests of the code, which are the same for all agents.
-    pub fn digests(&self) -> Result<Facts, LabError> {
+    /// Digests of the function, and of the files that all agents have.
+    pub fn shared_digests(&self) -> Result<Facts, LabError> {
         let mut found = Facts::from([("problem.function".to_owned(), self.function.as_str().into())]);
         found.insert("problem.factory".into(), digest::of_file(&self.file)?.into());
-        for path in &self.files {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            found.insert(format!("problem.files[{name}]"), Fact::from(digest::of_file(path)?));
+        for path in self.files.iter().filter(|path| !is_of_an_agent(path)) {
+            found.insert(fact_of(path), digest::of_file(path)?.into());
         }
         Ok(found)
     }
+
+    /// The same, and digests of the files that each of these agents has for itself.
+    pub fn digests(&self, agents: Range<usize>) -> Result<Facts, LabError> {
+        let mut found = self.shared_digests()?;
+        let own = self.files.iter().filter(|path| is_of_an_agent(path));
+        for (path, agent) in own.flat_map(|path| agents.clone().map(move |agent| (path, agent))) {
+            let path = PathBuf::from(path.to_string_lossy().replace(AGENT, &agent.to_string()));
+            found.insert(fact_of(&path), Fact::from(digest::of_file(&path)?).of_agent(agent));
+        }
+        Ok(found)
+    }
+}
+
+/// What stands for the number of an agent in a path.
+const AGENT: &str = "{agent}";
+
+fn is_of_an_agent(path: &Path) -> bool {
+    path.to_string_lossy().contains(AGENT)
+}
+
+fn fact_of(path: &Path) -> String {
+    format!("problem.files[{}]", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 fn files(section: &Section, setting: Setting) -> Result<Vec<PathBuf>, LabError> {
@@ -127,10 +149,10 @@ impl Objectives for Elsewhere {
     }
 
     fn digests(&self) -> Result<Facts, LabError> {
-        self.0.digests()
+        self.0.digests(0..self.0.agents)
     }
 
     fn shared_facts(&self, _: usize) -> Result<Facts, LabError> {
-        self.0.digests()
+        self.0.shared_digests()
     }
 }

@@ -12,10 +12,10 @@ use mile_lab::spec::{
     AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, VaryingSource, is_host_and_port,
 };
 use mile_lab::store::write_file;
-use toml::Value;
 
 use super::folders::{self, AgentSetup};
 use crate::output;
+use crate::paths::moved;
 
 /// Writes the folders of all agents and prints where each is to be started.
 pub(super) fn emit(
@@ -145,7 +145,7 @@ impl ExperimentFiles {
         }
         for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
             let value = spec.problem.entry(*key).or_insert_with(|| "".into());
-            *value = renamed(value, path);
+            *value = moved(value, path, &file_name(path));
         }
         spec.problem.remove("data_dir");
         spec
@@ -164,23 +164,6 @@ impl ExperimentFiles {
             }
         }
         Ok(missing)
-    }
-}
-
-/// A value that is this path, or a list with it, with the name of the file instead; what follows the path stays, such as the name of a
-/// function.
-fn renamed(value: &Value, path: &Path) -> Value {
-    match value {
-        Value::Array(list) => {
-            let is_it = |one: &Value| one.as_str() == Some(&path.display().to_string());
-            let short = list.iter().map(|one| if is_it(one) { file_name(path).into() } else { one.clone() });
-            short.collect::<Vec<_>>().into()
-        }
-        other => {
-            let text = other.as_str().unwrap_or_default();
-            let rest = text.strip_prefix(&path.display().to_string()).unwrap_or_default();
-            format!("{}{rest}", file_name(path)).into()
-        }
     }
 }
 

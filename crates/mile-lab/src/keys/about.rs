@@ -231,7 +231,7 @@ pub(super) const ALL: &[About] = &[
     about("problem (python)", "kind", "", "python: objectives that a function in a Python file makes. Needs the command of the Python package.", "kind = \"python\""),
     about("problem (python)", "factory", "", "The file, relative to the experiment file, and the function. It is called with arguments and, if it has parameters of these names, with agents, the number of agents, and agent, the number of the one whose data are needed, or None for all; and returns what mile.run accepts as a problem.", "factory = \"train.py:problem\""),
     about("problem (python)", "arguments", "a table", "What the function is called with; each can be swept. Default: nothing.", "arguments = { width = 64 }"),
-    about("problem (python)", "files", "a list of files", "Files beside it that it needs, such as modules it imports, which agents on other machines get copies of.", "files = [\"model.py\"]"),
+    about("problem (python)", "files", "a list of files", "Files beside it that it needs, such as modules it imports, which agents on other machines get copies of; {agent} in a path stands for the number of an agent, which gets and needs only its own.", "files = [\"model.py\", \"text-{agent}.txt\"]"),
     about("problem (python)", "eval_samples", "", "Training samples of each agent on which losses are measured, for objectives that can be sampled (PyTorch, JAX). Default: what the objectives say, or as many as keep evaluations below a fifth of the work of the run.", "eval_samples = 500"),
     about("problem (python)", "test_samples", "", "Test samples on which models are measured, with eval_samples.", "test_samples = 2000"),
 ];
