@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Modelled against measured time: a ring of agents, each in a network namespace of its own, on lines with given latencies and bandwidths.
+"""Modelled against measured time: a ring of agents, each in its own network namespace, on lines with given latencies and bandwidths.
 
     cargo build -p mile-cli && cargo build -p mile-net --example paced
     python3 modelled.py --mile ../../target/debug/mile --agent ../../target/debug/examples/paced
@@ -163,7 +163,7 @@ def main():
     arguments = parser.parse_args()
     mile, agent = (str(pathlib.Path(path).resolve()) for path in (arguments.mile, arguments.agent))
     if arguments.case is None:
-        # Each case in a process of its own, which takes its lines with it.
+        # Each case in a separate process, which takes its lines with it.
         for name in CASES:
             subprocess.run([os.sys.executable, __file__, "--mile", mile, "--agent", agent, "--transport", arguments.transport, "--case", name], check=True)
         return

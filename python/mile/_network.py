@@ -37,7 +37,7 @@ def swarm(
 ) -> Run:
     """Runs an experiment with one process per agent, over the network of this machine. The final states have the bits of `run`.
 
-    Agents are processes of their own, so an objective in Python is given as a function in a file that makes it:
+    Agents are separate processes, so an objective in Python is given as a function in a file that makes it:
     `problem={"kind": "python", "factory": "train.py:problem"}`, or with such a section in the experiment file.
 
     agent: settings of all agents, the section `[agent]` of an experiment file, such as {"transport": "quic"}.
@@ -163,7 +163,7 @@ def _write(request: Request, folder: Path, agent: Mapping[str, object] | None, p
 
 
 def _start(arguments: list[str], stdout: int) -> subprocess.Popen[str]:
-    """The command, in a process of its own: signals and the threads of agents stay out of this one."""
+    """The command, in a separate process: signals and the threads of agents stay out of this one."""
     return subprocess.Popen([sys.executable, "-m", "mile", *arguments], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
