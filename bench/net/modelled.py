@@ -30,8 +30,8 @@ CASES = {
     "one slow agent": dict(steps={2: 0.1}, dim=2500),
     "one slow line": dict(lines={(0, 1): (0.1, 100e3)}, dim=10_000),
     "slow agent at the slow line": dict(steps={0: 0.1}, lines={(0, 1): (0.1, 100e3)}, dim=10_000),
-    "two vectors a round": dict(method="k-gt", dim=10_000),
-    "several exchanges a round": dict(method="mg-skip", dim=2500),
+    "two vectors per round": dict(method="k-gt", dim=10_000),
+    "several exchanges per round": dict(method="mg-skip", dim=2500),
     "compute only": dict(line=(0.0, float("inf")), steps={0: 0.05, 2: 0.03}, dim=250),
     "long fat line": dict(line=(0.1, 1e6), dim=100_000, rounds=20),
 }

@@ -43,7 +43,7 @@ def swarm(
     agent: settings of all agents, the section `[agent]` of an experiment file, such as {"transport": "quic"}.
     progress: whether to show what the agents report (default: in notebooks and terminals).
 
-    All other arguments are those of `run`. An agent that is killed is started again and goes on from its checkpoint. Ctrl-C stops all agents and raises `Stopped`;
+    All other arguments are those of `run`. An agent that is killed is started again and continues from its checkpoint. Ctrl-C stops all agents and raises `Stopped`;
     resume=True continues.
 
     >>> import mile
@@ -102,7 +102,7 @@ def agent(file: PathLike, *, progress: bool | None = None) -> None:
     file: its configuration, agent.toml.
     progress: whether to show what it reports (default: in notebooks and terminals).
 
-    It waits for neighbours that are unreachable. Ctrl-C stops it and raises `KeyboardInterrupt`; called again, it goes on from its checkpoint, with the same bits.
+    It waits for neighbours that are unreachable. Ctrl-C stops it and raises `KeyboardInterrupt`; called again, it continues from its checkpoint, with the same bits.
     """
     if _run(["agent", str(file)], progress, (_INTERRUPTED,)) == _INTERRUPTED:
         raise KeyboardInterrupt(f"stopped; call mile.agent({str(file)!r}) again to continue")
