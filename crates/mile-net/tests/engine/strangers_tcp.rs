@@ -267,7 +267,7 @@ fn a_connection_that_is_dropped_and_one_that_is_closed_are_told_apart() {
         let mut rest = Vec::new();
         timeout(LONG, stream.read_to_end(&mut rest)).await.expect("the end").map(|_| rest)
     });
-    // The other end closes in good order, too.
+    // The other end closes cleanly, too.
     assert!(rest.is_ok(), "{rest:?}");
     assert_ne!(why(&engine), dropped);
 }
