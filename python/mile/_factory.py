@@ -83,7 +83,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     if module is None:
         spec = importlib.util.spec_from_file_location(module_name, path)
         if spec is None or spec.loader is None:
-            raise _mile.ExperimentError(f"{file}: expected a Python file, got another one")
+            raise _mile.ExperimentError(f"{file}: expected a Python file, got one that Python cannot import")
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module
         try:
