@@ -40,7 +40,7 @@ export MILE_COMMIT SOURCE_DATE_EPOCH
 mkdir -p "$dist" "$tools"
 dist=$(realpath "$dist")
 
-# Tools in an environment of their own, with versions that do not change by themselves.
+# Tools in a separate environment, with fixed versions.
 install_tools() {
     [ -x "$tools/venv/bin/python" ] || python3 -m venv "$tools/venv"
     "$tools/venv/bin/python" -m pip install --quiet "$@"
@@ -164,5 +164,5 @@ if $twice; then
     done
     write_checksums
     (cd "$first" && sha256sum --quiet --check "$dist/SHA256SUMS") || { say "FAILED: a second time these files are others"; exit 1; }
-    say "$(wc -l < "$dist/SHA256SUMS") files have the same bytes a second time"
+    say "$(wc -l < "$dist/SHA256SUMS") files have the same bytes per second time"
 fi

@@ -3,7 +3,7 @@
 # is pulled for a while, their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
 # With TRANSPORT=tcp they are connected by TCP.
 # EXPERIMENT names the experiment file of an example with four agents instead; one with objectives in Python needs the command of the package.
-# With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds a second.
+# With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds per second.
 set -euo pipefail
 mile=$(realpath "${MILE:-target/debug/mile}")
 transport=${TRANSPORT:-quic} netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
@@ -98,7 +98,7 @@ for k in 0 1 2 3; do
     agents[k]=
 done
 ended=$(date +%s.%N)
-echo "$rounds rounds of $what in $(echo "$ended $begun $rounds" | awk '{ printf "%.1f s, %.2f rounds a second", $1 - $2, $3 / ($1 - $2) }')"
+echo "$rounds rounds of $what in $(echo "$ended $begun $rounds" | awk '{ printf "%.1f s, %.2f rounds per second", $1 - $2, $3 / ($1 - $2) }')"
 "$mile" gather deploy --out all > gathered 2>&1 || { cat gathered; exit 1; }
 for file in one/final/*-seed0.safetensors; do
     cmp "$file" "all/final/$(basename "$file")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Python package: builds the extension, hardly optimised, and runs its lints, tests, doctests, types and notebooks. Needs Python 3.10 or
-# newer with venv, and installs the packages it needs into an environment of its own; returns 77 if it cannot. With the argument "install" it only does that.
+# newer with venv, and installs the packages it needs into a separate environment; returns 77 if it cannot. With the argument "install" it only does that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
@@ -30,7 +30,7 @@ cargo clippy --quiet --manifest-path python/Cargo.toml --all-targets --locked --
 (export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip --locked)
 
 cd python
-# Models of tests are small: threads of PyTorch would wait for each other. Tests of what threads and processes do to each other have two.
+# Models of tests are small: PyTorch threads would wait for each other. Tests of what threads and processes do to each other have two.
 export MPLBACKEND=Agg OMP_NUM_THREADS=1
 
 # What one core does while the other one tests.

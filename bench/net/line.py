@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Two agents on a long line that loses packets: each is in a network namespace of its own, without a route to the other, and every
+"""Two agents on a long line that loses packets: each is in its own network namespace, without a route to the other, and every
 packet passes through this process, which delays or drops it.
 
     python3 line.py --mile ../../target/release/mile --delay 100 --loss 0.05 --dim 20000 --rounds 20
 
-Prints rounds a second, and what a direction carried. Needs root and ip, but no netem; good for some 10 MB/s.
+Prints rounds per second, and what a direction carried. Needs root and ip, but no netem; good for some 10 MB/s.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Modelled against measured time: a ring of agents, each in a network namespace of its own, on lines with given latencies and bandwidths.
+"""Modelled against measured time: a ring of agents, each in its own network namespace, on lines with given latencies and bandwidths.
 
     cargo build -p mile-cli && cargo build -p mile-net --example paced
     python3 modelled.py --mile ../../target/debug/mile --agent ../../target/debug/examples/paced
@@ -30,8 +30,8 @@ CASES = {
     "one slow agent": dict(steps={2: 0.1}, dim=2500),
     "one slow line": dict(lines={(0, 1): (0.1, 100e3)}, dim=10_000),
     "slow agent at the slow line": dict(steps={0: 0.1}, lines={(0, 1): (0.1, 100e3)}, dim=10_000),
-    "two vectors a round": dict(method="k-gt", dim=10_000),
-    "several exchanges a round": dict(method="mg-skip", dim=2500),
+    "two vectors per round": dict(method="k-gt", dim=10_000),
+    "several exchanges per round": dict(method="mg-skip", dim=2500),
     "compute only": dict(line=(0.0, float("inf")), steps={0: 0.05, 2: 0.03}, dim=250),
     "long fat line": dict(line=(0.1, 1e6), dim=100_000, rounds=20),
 }
@@ -163,7 +163,7 @@ def main():
     arguments = parser.parse_args()
     mile, agent = (str(pathlib.Path(path).resolve()) for path in (arguments.mile, arguments.agent))
     if arguments.case is None:
-        # Each case in a process of its own, which takes its lines with it.
+        # Each case in a separate process, which takes its lines with it.
         for name in CASES:
             subprocess.run([os.sys.executable, __file__, "--mile", mile, "--agent", agent, "--transport", arguments.transport, "--case", name], check=True)
         return

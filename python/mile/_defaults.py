@@ -19,7 +19,7 @@ _WEIGHT = 0.4
 
 
 def complete(algorithms: Any, changed: set[str], has_optimizer: bool = False, has_local: bool = False) -> tuple[list[Any], list[str]]:
-    """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences; what does not go with an optimizer of PyTorch, or with parameters
+    """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences; what does not go with a PyTorch optimizer, or with parameters
     that stay with their agent, is refused."""
     given = [algorithms] if isinstance(algorithms, (dict, str)) or not isinstance(algorithms, Iterable) else list(algorithms)
     found: list[Any] = []
@@ -71,7 +71,7 @@ def _check_optimised(section: Algorithm, k: int) -> None:
         section["step_size"] = 1.0
     for key in ("optimizer", "share_moments"):
         if key in section:
-            raise _mile.ExperimentError(f"algorithms[{k}].{key}: expected none, because the problem has an optimizer of PyTorch, got {section[key]!r}; give one of the two")
+            raise _mile.ExperimentError(f"algorithms[{k}].{key}: expected none, because the problem has a PyTorch optimizer, got {section[key]!r}; give one of the two")
     for key in ("step_size", "lr", "xi", "gamma"):
         if section.get(key) == "auto":
             expected = "a factor of the optimizer's learning rates, usually 1" if key in ("step_size", "lr") else 'a number, or "adaptive" for xi'

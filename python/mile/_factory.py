@@ -73,7 +73,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     """A function of a file, which may import modules beside it."""
     path = Path(file).absolute()
     if not path.is_file():
-        raise _mile.ExperimentError(f"expected a file with the function {name}, got {file}, which is not there")
+        raise _mile.ExperimentError(f"{file}: expected a file with the function {name}, got no such file")
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -83,7 +83,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     if module is None:
         spec = importlib.util.spec_from_file_location(module_name, path)
         if spec is None or spec.loader is None:
-            raise _mile.ExperimentError(f"expected a file of Python, got {file}")
+            raise _mile.ExperimentError(f"{file}: expected a Python file, got one that Python cannot import")
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module
         try:
@@ -94,5 +94,5 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if not callable(found):
         got = "none of that name" if found is None else type(found).__name__
-        raise _mile.ExperimentError(f"expected a function {name} in {file}, got {got}")
+        raise _mile.ExperimentError(f"{file}: expected a function {name}, got {got}")
     return found  # type: ignore[no-any-return]

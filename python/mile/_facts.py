@@ -130,7 +130,7 @@ def shown(value: object) -> str:
 
 
 def code_of(module: Any) -> str:
-    """The code, the attributes and the modes of a module of PyTorch and of its parts, without their tensors."""
+    """The code, the attributes and the modes of a PyTorch module and of its parts, without their tensors."""
     digest = _Digest()
     digest.add_module(module)
     return digest.text()
@@ -189,12 +189,12 @@ class _Digest:
             self._write(np.ascontiguousarray(array).tobytes())
 
     def _tensor(self, tensor: Any) -> None:
-        """A tensor of PyTorch, on any device and of any dtype."""
+        """A PyTorch tensor, on any device and of any dtype."""
         self._write("tensor", tensor.dtype, tuple(tensor.shape))
         self._write(tensor.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
 
     def add_module(self, module: Any) -> None:
-        """What a module of PyTorch consists of, apart from its tensors."""
+        """What a PyTorch module consists of, apart from its tensors."""
         for name, part in module.named_modules():
             kind = type(part)
             # A module as a whole may be in either mode.

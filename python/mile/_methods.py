@@ -36,7 +36,7 @@ class Method:
 
     The class names its vectors. `state` is kept from step to step and begins with "x", the agents' models; `scratch` is for gradients and messages. State
     vectors in units of the step size, such as corrections of x, are also listed in `scaled`, so that they follow a step size that changes. `step` is one
-    update; `start` takes the agents from their starting point to x(0). `s.apply` applies any function of NumPy, or of PyTorch for its models, to whole vectors.
+    update; `start` takes the agents from their starting point to x(0). `s.apply` applies any NumPy function, or PyTorch function for PyTorch models, to whole vectors.
 
     Attributes are hyperparameters. A run is resumed only if the attributes and the code are unchanged. A string `version` replaces this check, for methods that change
     their own attributes.
@@ -88,7 +88,7 @@ def method(
     """A method with its step size and parameters, for `algorithms`.
 
     `name` is the name of a built-in method (`methods` lists them), or a custom `Method`. `step_size="auto"` chooses the step size from the estimated curvature; `lr` is an
-    alias. Only problems with an optimizer of PyTorch need none. The parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of
+    alias. Only problems with a PyTorch optimizer need none. The parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of
     `local_steps`, and `aux_step_size` is an alias of LED's `beta` and K-GT's `eta_s`.
 
     >>> import mile

@@ -37,13 +37,13 @@ def swarm(
 ) -> Run:
     """Runs an experiment with one process per agent, over the network of this machine. The final states have the bits of `run`.
 
-    Agents are processes of their own, so an objective in Python is given as a function in a file that makes it:
+    Agents are separate processes, so an objective in Python is given as a function in a file that makes it:
     `problem={"kind": "python", "factory": "train.py:problem"}`, or with such a section in the experiment file.
 
     agent: settings of all agents, the section `[agent]` of an experiment file, such as {"transport": "quic"}.
     progress: whether to show what the agents report (default: in notebooks and terminals).
 
-    All other arguments are those of `run`. An agent that is killed is started again and goes on from its checkpoint. Ctrl-C stops all agents and raises `Stopped`;
+    All other arguments are those of `run`. An agent that is killed is started again and continues from its checkpoint. Ctrl-C stops all agents and raises `Stopped`;
     resume=True continues.
 
     >>> import mile
@@ -102,7 +102,7 @@ def agent(file: PathLike, *, progress: bool | None = None) -> None:
     file: its configuration, agent.toml.
     progress: whether to show what it reports (default: in notebooks and terminals).
 
-    It waits for neighbours that are unreachable. Ctrl-C stops it and raises `KeyboardInterrupt`; called again, it goes on from its checkpoint, with the same bits.
+    It waits for neighbours that are unreachable. Ctrl-C stops it and raises `KeyboardInterrupt`; called again, it continues from its checkpoint, with the same bits.
     """
     if _run(["agent", str(file)], progress, (_INTERRUPTED,)) == _INTERRUPTED:
         raise KeyboardInterrupt(f"stopped; call mile.agent({str(file)!r}) again to continue")
@@ -163,7 +163,7 @@ def _write(request: Request, folder: Path, agent: Mapping[str, object] | None, p
 
 
 def _start(arguments: list[str], stdout: int) -> subprocess.Popen[str]:
-    """The command, in a process of its own: signals and the threads of agents stay out of this one."""
+    """The command, in a separate process: signals and the threads of agents stay out of this one."""
     return subprocess.Popen([sys.executable, "-m", "mile", *arguments], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 

@@ -88,7 +88,7 @@ def run(
     tensorboard: whether to write the records as event files too, to `tensorboard` in the run directory.
     progress: whether to show a bar (default: in notebooks and terminals), or a function that is called with (kind, job, round, loss, text).
     on_record: a function that is called with each record, a dictionary as in `run.rows`.
-    logger: "wandb" or "mlflow", or a `mile.loggers.Logger` with a project of its own; each job is a run there.
+    logger: "wandb" or "mlflow", or a `mile.loggers.Logger`, which sets the project too; each job is a run there.
 
     Ctrl-C stops after the round and raises `Stopped`, and a second Ctrl-C stops at once. An exception raised by an objective is passed on unchanged. In all cases records and
     checkpoints are kept.

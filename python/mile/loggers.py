@@ -34,7 +34,7 @@ class _Wandb:
     def __init__(self, project: str, name: str, config: dict[str, Any], folder: Path, offline: bool) -> None:
         import wandb
 
-        # A folder of its own below the one that is given, which must be there.
+        # A separate folder below the one that is given, which must exist.
         folder.mkdir(parents=True, exist_ok=True)
         self.run = wandb.init(
             project=project, name=name, group=folder.name, config=config, dir=str(folder), mode="offline" if offline else None, reinit="create_new"

@@ -1,4 +1,4 @@
-//! Agents whose vectors are in Python, such as tensors of PyTorch on any device: the verbs are calls of a host object.
+//! Agents whose vectors are in Python, such as PyTorch tensors on any device: the verbs are calls of a host object.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub(crate) struct HostEngine<'a, T> {
     checks: Verbs,
     /// The matrices of the variable that the method's optimiser steps along.
     matrices: Vec<MatrixPart>,
-    /// The own numbers of local steps, where agents differ in them.
+    /// The agents' numbers of local steps, where they differ.
     own_steps: Vec<u64>,
     drift: Drift,
     guard: Guard,

@@ -1,6 +1,6 @@
 //! `kind = "python"`: objectives that a function in a Python file makes, for experiment files, sweeps and agents on a network.
 //!
-//! The function is called when the objectives are needed for the first time, so that an agent asks for its own data only.
+//! The function is called when the objectives are first needed, so that an agent asks for its own data only.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Steps of local optimisers on arrays that Python lends: tensors in this process' memory.
+//! Steps of local optimisers on arrays that Python lends: tensors in this process's memory.
 
 use mile::optimiser::{self, Adam, AdamRows, MatrixPart, OptimiserRule, Stepping};
 use mile::real::Real;

@@ -321,7 +321,7 @@ class Partial(Alone):
 
 
 class BoundAlone(Alone):
-    """A bound method of its own, and nobody's exchange."""
+    """Keeps its own bound method, and makes no exchange."""
 
     def __init__(self) -> None:
         self.descend = super().step

@@ -106,7 +106,7 @@ class Encoding(UserDict):  # type: ignore[type-arg]
 
 
 class Sample:
-    """A batch that is no mapping."""
+    """A batch that is not a mapping."""
 
     def __init__(self, pair: Any) -> None:
         self.inputs, self.targets = pair

@@ -238,13 +238,13 @@ def test_other_code_is_refused_by_name(place: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(place: Path) -> None:
-    for function, text in [
-        ("with_optimizer", "an optimizer of PyTorch"),
-        ("with_batch_norm", "buffers that change while training"),
-        ("nothing", "expected an object with loss"),
-        ("absent", "expected a function absent in"),
+    for function, named in [
+        ("with_optimizer", "^with_optimizer: .*optimizer"),
+        ("with_batch_norm", "^with_batch_norm: .*running_mean"),
+        ("nothing", "^problem: .*int$"),
+        ("absent", r"train\.py: .*absent"),
     ]:
-        with pytest.raises(Exception, match=text):
+        with pytest.raises(Exception, match=named):
             mile.run(write(place, TORCH, function, ""), out=f"no-{function}")
     with pytest.raises(KeyError, match="what is missing"):
         mile.run(write(place, TORCH, "broken", ""), out="no-broken")
@@ -255,7 +255,7 @@ def test_what_cannot_be_is_refused(place: Path) -> None:
     with pytest.raises(mile.ExperimentError, match="train.py:problem"):
         mile.run(write(place), set=["problem.factory=train.py"], out="no")
     (place / "train.py").unlink()
-    with pytest.raises(mile.ExperimentError, match="which is not there"):
+    with pytest.raises(mile.ExperimentError, match=r"train\.py: .*problem"):
         mile.run(place / "experiment.toml", out="no")
 
 

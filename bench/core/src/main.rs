@@ -296,6 +296,6 @@ fn main() {
     let again =
         std::env::current_exe().and_then(|me| std::process::Command::new(me).arg("--memory").status());
     if let Err(error) = again {
-        println!("peak memory: cannot start a process of its own: {error}");
+        println!("peak memory: cannot start a separate process: {error}");
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
     work(&job, StartFrom::Point(vec![1.0; part.dim], Mark::default()), &mut host).expect("a run");
     let Timed { engine, exchange, copy, step, checkpoint, before, .. } = host;
     let (memory, used) = (peak(), cpu() - before.unwrap_or(0.0));
-    engine.leave().expect("in good order");
+    engine.leave().expect("a clean end");
     let settled = |times: Vec<f64>| median(times.into_iter().skip(1).collect());
     exchange.print();
     println!("{} {} {} {memory} {used}", settled(copy), settled(step), settled(checkpoint));

@@ -1,6 +1,6 @@
 //! A program with objectives in Rust and all commands of `mile`: robots that look for a beacon.
 //!
-//! Each robot has measured its distance to the beacon from a few places of its own. Together they find out where it is, without telling
+//! Each robot has measured its distance to the beacon from a few places. Together they find out where it is, without telling
 //! each other where they have been:
 //!
 //! ```text
@@ -27,7 +27,7 @@ struct Measured {
 struct Robots(Vec<Vec<Measured>>);
 
 impl Robots {
-    /// Robots with measurements of their own, which are wrong by up to this much.
+    /// Robots with their measurements, which are wrong by up to this much.
     fn new(robots: usize, measurements: usize, error: f64) -> Self {
         let measure = |robot: usize, k: usize| {
             let angle = 2.4 * (robot * measurements + k) as f64;

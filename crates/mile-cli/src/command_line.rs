@@ -1,4 +1,4 @@
-//! The command with what its experiments may have besides what is built in.
+//! The command, with problems and methods besides the built-in ones.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{Program, reading};
 
 /// The command `mile`, with the kinds of problems and the methods that its experiments may have.
 ///
-/// A program with objectives of its own has all commands, and its agents on a network are processes of it:
+/// A program with its own objectives has all commands, and its agents on a network are processes of that program:
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct CommandLine {
 }
 
 impl Default for CommandLine {
-    /// The command as it is, of this program.
+    /// The built-in command, as this program.
     fn default() -> Self {
         Self {
             program: Program::this(),
@@ -57,7 +57,7 @@ impl Default for CommandLine {
 }
 
 impl CommandLine {
-    /// The command as it is, where another program starts it: agents of a swarm are processes of that program.
+    /// The built-in command, started by another program: agents of a swarm are processes of that program.
     pub fn of(program: Program) -> Self {
         Self { program, ..Self::default() }
     }

@@ -116,7 +116,7 @@ fn text(network: &Network, arguments: &GraphArguments) -> String {
 }
 
 fn rule_comparison(network: &Network) -> TextTable {
-    let header = ["rule", "lambda_2", "lambda_n", "left of a disagreement", "exchanges to halve it"];
+    let header = ["rule", "lambda_2", "lambda_n", "disagreement left", "exchanges to halve it"];
     let row = |rule: Rule| {
         let name = rule.name().to_owned();
         match Network::new(network.graph().clone(), rule) {

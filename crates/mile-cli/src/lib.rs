@@ -1,7 +1,7 @@
 //! The command `mile`: command-line arguments, and calls to the libraries.
 //!
-//! A library, because it is in several places: in the program `mile`, in the Python package, which brings the command along, and in
-//! programs with objectives of their own ([`CommandLine`]).
+//! It is a library because it is used in several places: the program `mile`, the Python package, which includes the command, and
+//! programs with their own objectives ([`CommandLine`]).
 
 mod agent;
 mod algorithms;

@@ -54,7 +54,7 @@ pub struct GpuAgents<'a, T: Real> {
     seed: u64,
     vectors: Vectors<T>,
     matrices: Vec<MatrixPart>,
-    /// The own numbers of local steps of all agents of the network, where they differ.
+    /// All agents' numbers of local steps, where they differ.
     own_steps: Vec<u64>,
     noted: Verbs,
     round: u64,

@@ -65,7 +65,7 @@ pub trait EnginesIn<T>: Send + Sync {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError>;
 
     /// How many of these jobs fit where the engines are; called if they [compute together](Engines::computes_together) or have
-    /// [memory of their own](Engines::has_memory_of_its_own).
+    /// [separate memory](Engines::has_memory_of_its_own).
     fn fitting(&self, jobs: Jobs<'_, T>) -> Result<usize, HostError> {
         Ok(jobs.count)
     }

@@ -1,4 +1,4 @@
-//! Gathers what some agents of a swarm have brought, where not everybody's folder or data is at hand: final states with their models, and
+//! Gathers what there is of a swarm where some agents' folders or data are missing: final states with their models, and
 //! the losses that agents have measured on their own data. Records need the models and data of all.
 //!
 //! ```text

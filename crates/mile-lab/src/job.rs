@@ -100,8 +100,7 @@ impl JobContext<'_> {
         let all = membership.is_lasting();
         let is_gap = |epoch: &Epoch| epoch.members.last().is_some_and(|last| last + 1 != epoch.members.len());
         if !plan.engines.evaluates_the_problem() && membership.epochs().iter().any(is_gap) {
-            let problem =
-                "agents cannot leave on an engine that identifies objectives by the numbers of the agents";
+            let problem = "agents cannot leave on an engine that identifies objectives by agent numbers";
             return Err(LabError::config("event", problem));
         }
         let round = if resume && !all { self.round_of_state(job)? } else { None };

@@ -122,7 +122,7 @@ fn measure_by_agent<T: Real>(
             while let Some((head, tail)) = rest.split_at_checked(16) {
                 let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes) as usize;
                 let (agent, bytes) = (number(&head[..8]), 8 * number(&head[8..]));
-                let cut = || Failure::from("predictions of another rank are cut short");
+                let cut = || Failure::from("predictions from another rank are truncated");
                 let (numbers, after) = tail.split_at_checked(bytes).ok_or_else(cut)?;
                 *of_agents.get_mut(agent).ok_or_else(cut)? = bytemuck::pod_collect_to_vec(numbers);
                 rest = after;

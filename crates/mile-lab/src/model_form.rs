@@ -1,4 +1,4 @@
-//! `model.json`: what the numbers of a run's models mean, so that they can be used without the data of the training.
+//! `model.json`: what the numbers of a run's models mean, so that they can be used without the training data.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! Whether an agent of a swarm can work with its own data. `mile run` estimates everybody's curvature before it starts, and refuses data
-//! from which no finite number comes; an agent that has only its own data does the same with these.
+//! that give no finite number; an agent that has only its own data does the same with these.
 
 use mile::problems::Draw;
 use mile::with_precision;
@@ -33,7 +33,7 @@ fn check<T: Scalar>(plan: &Plan, agent: usize) -> Result<(), LabError> {
     match check_agent(&*problem, agent, x, draw) {
         Err(TheoryError::Parameter { got, .. }) => Err(LabError::expected(
             "problem",
-            "data from which finite gradients come",
+            "data that give finite gradients",
             format!(
                 "{got} near the starting point of agent {agent}; look for values in this agent's data that are far too large, or for \
                  numbers that stand for missing values"

@@ -13,7 +13,7 @@ pub enum Quantity {
     Loss,
     /// Mean over the [evaluated agents](crate::eval_agents::EvaluatedAgents) of f at their own models.
     LocalLoss,
-    /// Largest f over the own models of the evaluated agents.
+    /// Largest f over the evaluated agents' own models.
     WorstLoss,
     /// f at the average model, minus the least that was recorded with the same seed in all runs that are shown together; no single
     /// record has it.

@@ -35,7 +35,7 @@ pub struct Record {
     /// Mean over the [evaluated agents](crate::eval_agents::EvaluatedAgents) of f at their own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub local_loss: f64,
-    /// Largest f over the own models of the evaluated agents.
+    /// Largest f over the evaluated agents' own models.
     #[serde(deserialize_with = "null_is_nan")]
     pub worst_loss: f64,
     /// `|grad f(mean x)|^2`; with a penalty g `|x - prox_g(x - grad f(x))|^2` at the mean x, the prox-gradient mapping with a

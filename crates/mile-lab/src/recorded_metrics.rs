@@ -12,9 +12,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 pub enum Models {
     /// The average of all agents' models, which no agent holds.
     Average,
-    /// The own models of the [evaluated agents](crate::eval_agents::EvaluatedAgents): their mean.
+    /// The mean over the models of the [evaluated agents](crate::eval_agents::EvaluatedAgents).
     Own,
-    /// The worst own model of an evaluated agent: the one of smallest accuracy, AUC or R^2, or of largest error or loss.
+    /// The worst of these models: the one with the smallest accuracy, AUC or R^2, or the largest error or loss.
     Worst,
 }
 

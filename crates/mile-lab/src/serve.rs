@@ -39,7 +39,7 @@ pub struct LiveView {
     _server: Server,
 }
 
-/// What the run and the server share. Jobs report every round, so the pace has a lock of its own, which no page is made under.
+/// What the run and the server share. Jobs report every round, so the pace has a separate lock, which is never held while a page is made.
 struct Shared {
     state: Mutex<State>,
     pace: Mutex<Pace>,

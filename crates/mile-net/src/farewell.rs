@@ -19,7 +19,7 @@ pub struct Farewell {
     pub mark: Mark,
     /// The latest checkpoint that each neighbour had confirmed.
     pub known: BTreeMap<usize, Mark>,
-    /// Neighbours whose link ended in good order: they knew that this agent was about to leave, and what it had confirmed.
+    /// Neighbours whose link ended cleanly: they knew that this agent was about to leave, and what it had confirmed.
     pub parted: BTreeSet<usize>,
 }
 

@@ -58,7 +58,7 @@ pub fn generate(path: &Path) -> Result<PublicKey, KeyError> {
     Ok(key.public())
 }
 
-/// Reads a secret key; refuses a file that other users can read, or that is no key: a regular file of 64 hexadecimal digits.
+/// Reads a secret key; refuses a file that other users can read, or that is not a key: a regular file of 64 hexadecimal digits.
 pub fn read(path: &Path) -> Result<SecretKey, KeyError> {
     let failed = |source| KeyError::Disk { action: "read", path: path.to_owned(), source };
     let malformed = || KeyError::Malformed(path.to_owned());

@@ -198,7 +198,7 @@ pub enum StatusError {
     },
     /// The answer is not a status.
     #[error(
-        "the process that answers on {path} is not an agent of this version: {source}; use the mile that started it"
+        "the process that answers on {path} is not an agent of this version: {source}; use the version of mile that started the agent"
     )]
     Foreign {
         /// The socket.

@@ -1,4 +1,4 @@
-//! What a model says about new data, and its numbers under the names of PyTorch.
+//! What a model says about new data, and its numbers under PyTorch's names.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::reading::ReadingProgress;
 
-/// Files with new data. Targets may be in a file of their own.
+/// Files with new data. Targets may be in a separate file.
 #[derive(Clone, Copy, Debug)]
 pub struct NewData<'a> {
     /// Rows, samples or images.

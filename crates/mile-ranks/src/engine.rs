@@ -44,7 +44,7 @@ pub struct RankEngine<'a, T, C> {
     dim: usize,
     blocks: Vec<Vec<T>>,
     matrices: Vec<MatrixPart>,
-    /// The own numbers of local steps, where agents differ in them.
+    /// The agents' numbers of local steps, where they differ.
     own_steps: Vec<u64>,
     noted: Verbs,
     /// What crosses ranks, for the edges that were up in the last round.

@@ -24,9 +24,9 @@ use crate::{TheoryError, valid_local_steps, valid_smoothness, valid_step_size, v
 pub struct Inquiry<'a> {
     /// The network.
     pub network: &'a Network,
-    /// Local steps tau; the largest number, if agents have numbers of their own.
+    /// Local steps tau; the largest number, if agents differ.
     pub local_steps: u64,
-    /// The agents' own numbers of local steps, if they have them.
+    /// The agents' numbers of local steps, if they differ.
     pub own_steps: Option<&'a [u64]>,
     /// Weight xi of the correction.
     pub xi: WeightChoice,
@@ -111,9 +111,9 @@ pub struct TheoryReport {
     pub lambda_n: f64,
     /// 1 - max(|lambda_2|, |lambda_n|).
     pub spectral_gap: f64,
-    /// tau; the largest, if agents have numbers of their own.
+    /// tau; the largest, if agents differ.
     pub local_steps: u64,
-    /// The harmonic mean of the agents' own numbers of local steps, in proportion to which MILE and LED progress; none if they have no own numbers.
+    /// The harmonic mean of the agents' own numbers of local steps, in proportion to which MILE and LED progress; none if they do not differ.
     pub local_steps_harmonic: Option<f64>,
     /// The paper's upper bound of xi: 2/(tau + 3).
     pub xi_paper_max: f64,

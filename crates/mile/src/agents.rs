@@ -1,5 +1,5 @@
-//! Agents and the verbs (operations on vectors) every method is written in: gradient, combine, pull, for objectives
-//! with a nonsmooth penalty prox, and for local optimisers with a memory of their own optimise.
+//! Agents and the verbs (operations on vectors) every method is written in: gradient, combine and pull; prox for
+//! objectives with a nonsmooth penalty, and optimise for local optimisers with memory.
 //!
 //! [`Agents`] is implemented by whatever hosts agents: all of them in one process, one process on a
 //! network, a rank of a cluster, a GPU. A method does not see where its vectors are stored; it refers to them by
@@ -142,7 +142,7 @@ pub trait Agents: Send {
     /// other ([`Engine::agent_at`](crate::engine::Engine::agent_at)).
     fn hosted(&self) -> Range<usize>;
 
-    /// Called before each step with its step size, for engines whose gradients depend on it: those of an optimiser of their own.
+    /// Called before each step with its step size, for engines whose gradients depend on it: those of an engine's own optimiser.
     fn begin(&mut self, step_size: f64) {
         let _ = step_size;
     }

@@ -1,4 +1,4 @@
-//! Local optimisers with a memory of their own: AdamW, AMSGrad and Muon.
+//! Local optimisers with memory: AdamW, AMSGrad and Muon.
 //!
 //! With the gradient g of an agent, the part c of a correction that passes through the optimiser and the part e that is added after it:
 //!
@@ -10,7 +10,7 @@
 //! x = (1 - alpha decay) x - alpha s + a e
 //! ```
 //!
-//! for the k-th step. AdamW: Loshchilov, Hutter 2019; AMSGrad: Reddi, Kale, Kumar 2018; both as PyTorch has them. Muon: Jordan et al. 2024, with
+//! for the k-th step. AdamW: Loshchilov, Hutter 2019; AMSGrad: Reddi, Kale, Kumar 2018; both as in PyTorch. Muon: Jordan et al. 2024, with
 //! the factor of Liu et al. 2025, with which a step is as large as AdamW's, so that both have one step size: Muon steps along matrices, and
 //! everything else (biases, norms, embeddings) as AdamW does.
 //!

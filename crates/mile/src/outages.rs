@@ -3,7 +3,7 @@
 //! Each edge, or agent, has a two-state Markov chain over rounds. A chain has a history, but nothing is kept of it: one number drawn for
 //! each round moves the chain from either state, some numbers move both states to the same one, and going back from any round to the
 //! last such number gives the state there. So it is a function of (seed, edge, round) like every other random choice, known to both ends of
-//! an edge. In round 0 a chain has its stationary distribution, and so it has in all rounds.
+//! an edge. A chain has its stationary distribution in round 0, and therefore in all rounds.
 
 use rand::RngExt;
 

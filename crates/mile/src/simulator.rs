@@ -46,7 +46,7 @@ pub struct Simulator<'a, T> {
     dim: usize,
     blocks: Vec<Vec<T>>,
     matrices: Vec<MatrixPart>,
-    /// The own numbers of local steps, where agents differ in them.
+    /// The agents' numbers of local steps, where they differ.
     own_steps: Vec<u64>,
     noted: Verbs,
     /// Round of the last exchange.

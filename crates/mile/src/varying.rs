@@ -1,6 +1,6 @@
 //! Time-varying graphs: which edges of a graph are used in a communication round.
 //!
-//! Either edges keep the weights of the network's mixing matrix, or the graphs of a sequence have weights of their own, as
+//! Either edges keep the weights of the network's mixing matrix, or the graphs of a sequence set the weights, as
 //! [finite-time graphs](finite) do.
 //!
 //! In a round, the edges that are not used have weight 0 and both their agents keep that weight for themselves. So the
@@ -26,7 +26,7 @@ pub enum TimeVarying {
     RandomMatching,
     /// These graphs one after the other, then again from the first.
     InTurn(Vec<Graph>),
-    /// The same with weights of their own ([`Network::in_turn`](crate::network::Network::in_turn)).
+    /// The same with weights that the graphs set ([`Network::in_turn`](crate::network::Network::in_turn)).
     WeightedInTurn(Vec<WeightedGraph>),
 }
 
@@ -166,7 +166,7 @@ impl TimeVarying {
         }
     }
 
-    /// The weight that an edge has of its own in a round.
+    /// The weight that the graph of a round gives an edge.
     pub(crate) fn own_weight(&self, (i, j): (usize, usize), round: u64) -> Option<f64> {
         match self {
             Self::WeightedInTurn(graphs) => turn(graphs, round).weight(i, j),

@@ -101,7 +101,7 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Whether it is for an agent, by the own numbers of local steps of all agents.
+    /// Whether it is for an agent, given all agents' numbers of local steps.
     pub fn is_for(&self, agent: usize, own_steps: &[u64]) -> bool {
         self.only.is_none_or(|own| own_steps.get(agent) == Some(&own))
     }
@@ -332,7 +332,7 @@ pub struct LocalWork<'w, T> {
     pub seed: u64,
     /// The matrices of the variable that an optimiser steps along ([`engine::parts::matrices`](crate::engine::parts::matrices)).
     pub matrices: &'w [MatrixPart],
-    /// The own numbers of local steps of all agents, where they differ.
+    /// All agents' numbers of local steps, where they differ.
     pub own_steps: &'w [u64],
 }
 

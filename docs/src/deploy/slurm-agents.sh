@@ -13,7 +13,7 @@ export RAYON_NUM_THREADS=$SLURM_CPUS_PER_TASK
 run=$SLURM_SUBMIT_DIR/runs/$SLURM_JOB_NAME
 cd "$SLURM_SUBMIT_DIR"
 mkdir -p "$run"
-# The node of each task, in the order of the agents, each with a port of its own. A job that was requeued may be on other nodes: addresses are
+# The node of each task, in the order of the agents, each with its own port. A job that was requeued may be on other nodes: addresses are
 # written again, while keys and checkpoints stay.
 srun bash -c 'echo "$SLURM_PROCID=$(hostname):$((7100 + SLURM_LOCALID))"' | sort -n > "$run/hosts.txt"
 mile swarm "$experiment" --emit "$run" --hosts "$run/hosts.txt" --set agent.transport=tcp

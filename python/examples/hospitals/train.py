@@ -1,4 +1,4 @@
-"""Four hospitals train a classifier of heart disease. Each has patients of its own kind, and its own share of the sick; none shows them to another."""
+"""Four hospitals train a classifier of heart disease. Each has its own kind of patients, and its own share of sick ones; none shows its records to another."""
 
 import torch
 from torch import nn

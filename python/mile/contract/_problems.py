@@ -19,7 +19,7 @@ class Problem(Protocol):
 
 
 class Quadratics:
-    """f_i(x) = (x - b_i)' A_i (x - b_i) / 2, where A_i has eigenvalues from 0.1 to 1 in a rotation of its own."""
+    """f_i(x) = (x - b_i)' A_i (x - b_i) / 2, where A_i has eigenvalues from 0.1 to 1, each in its own rotation."""
 
     def __init__(self, agents: int, dim: int, seed: int) -> None:
         rng = np.random.default_rng([seed, 1])
@@ -35,7 +35,7 @@ class Quadratics:
 
 
 class Classification:
-    """Logistic regression with the penalty 0.1 sum_k x_k^2 / (1 + x_k^2), which is not convex. Each agent has rows around a centre of its own and a rule of its own."""
+    """Logistic regression with the penalty 0.1 sum_k x_k^2 / (1 + x_k^2), which is not convex. Each agent has rows around its own centre, with its own rule."""
 
     _ROWS, _PENALTY = 12, 0.1
 

@@ -228,7 +228,7 @@ class Streamed:
 
 
 def source(data: Any, agent: int, size: int | None, device: torch.device, dtype: torch.dtype, eval_rows: EvalRows = None) -> Source:
-    """The data of an agent in any form. Floating-point arrays of NumPy, which are double unless one asks for less, get the model's precision."""
+    """The data of an agent in any form. Floating-point NumPy arrays, which are double unless one asks for less, get the model's precision."""
     arrays = isinstance(data, (tuple, list)) and len(data) > 0 and all(isinstance(one, (np.ndarray, torch.Tensor)) for one in data)
     if arrays and isinstance(data, list):
         expected = "a tuple (inputs, targets) of arrays, or a list of samples that are tuples or dictionaries"

@@ -51,7 +51,7 @@ def views(module: nn.Module, row: torch.Tensor) -> list[torch.Tensor]:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A copy of a module, whose parameters have the attributes of its own too, such as marks that an optimizer's groups are made from: PyTorch leaves them out."""
+    """A copy of a module, whose parameters also have the attributes of the original ones, such as marks that an optimizer's groups are made from: PyTorch leaves them out."""
     found = copy.deepcopy(module)
     for parameter, own in zip(found.parameters(), module.parameters(), strict=True):
         parameter.__dict__.update(own.__dict__)

@@ -112,7 +112,7 @@ class Host:
         if len(results) > len(given):
             raise ValueError(f"apply: expected at most {len(given)} tensors, one for each vector, got {len(results)}")
         for vector, result in zip(given, results, strict=False):
-            # Functions of NumPy return arrays for tensors on a CPU.
+            # NumPy functions return arrays for tensors on a CPU.
             result = torch.as_tensor(result)
             if tuple(result.shape) != tuple(vector.shape):
                 raise ValueError(f"apply: expected a tensor of shape {list(vector.shape)}, got shape {list(result.shape)}")

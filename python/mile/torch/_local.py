@@ -1,4 +1,4 @@
-"""Any optimiser of PyTorch as the local optimiser: what its step does to a model is the gradient that methods see."""
+"""Any PyTorch optimiser as the local optimiser: what its step does to a model is the gradient that methods see."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Problem:
     def needs_host(self) -> str | None:
         """What only the engine of `mile.run` does for this problem: elsewhere agents have x, and gradients that are functions of x and the step."""
         if self.optimizer is not None:
-            return "an optimizer of PyTorch, which remembers; give the method optimizer = \"adamw\" or another of its own instead"
+            return "a PyTorch optimizer, which remembers; give the method optimizer = \"adamw\" or another of the method's own optimizers instead"
         if self.local_columns is not None:
             return "parameters that stay with their agent (local)"
         if self.clip is not None:
@@ -341,7 +341,7 @@ class Problem:
 
     @property
     def own(self) -> OwnMetrics:
-        """Metrics of the user's own."""
+        """The user's own metrics."""
         return self._evaluator.own
 
     @property

@@ -27,7 +27,7 @@ def _of_device(device: torch.device) -> list[torch.Generator]:
 
 @contextmanager
 def seeding(device: torch.device, own: Iterable[torch.Generator] = ()) -> Iterator[Callable[[int], None]]:
-    """Lends the random numbers of PyTorch, NumPy and Python, which `F.dropout`, augmentations and the like draw from, and those of one's own generators: gives a function that
+    """Lends the random numbers of PyTorch, NumPy and Python, which `F.dropout`, augmentations and the like draw from, and those of given generators: returns a function that
     seeds them all, and puts them back as they were."""
     generators = [*_of_device(device), *own]
     states = [generator.get_state() for generator in generators]

@@ -1,4 +1,4 @@
-//! The command `mile` as a program of its own.
+//! The command `mile` as a program.
 
 use std::process::ExitCode;
 

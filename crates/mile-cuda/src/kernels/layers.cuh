@@ -1,7 +1,7 @@
 // Layers of networks, for all agents of all jobs at once: blockIdx.z. Images are [agent][sample][row][column][channel], weights
 // [tap][input][output] and then biases, as in crates/mile-nn.
 
-// A model with samples of its own: an agent of a job.
+// A model with its own samples: an agent of a job.
 struct Row {
     const T* x;
     // The gradient, or for each sample its loss and whether its class is predicted.

@@ -1,4 +1,4 @@
-// Local optimisers with a memory of their own, see mile::optimiser. T is float or double.
+// Local optimisers with memory, see mile::optimiser. T is float or double.
 
 // A step of AdamW or AMSGrad of one job. What is absent is null.
 struct Adam {

@@ -134,7 +134,7 @@ pub(super) fn check_later_networks(
     Ok(())
 }
 
-/// Refuses own numbers of local steps that are not one for each agent.
+/// Refuses a list of local steps that does not have one number for each agent.
 pub(super) fn check_own_steps(spec: &Spec, numbers: usize) -> Result<(), LabError> {
     for (k, algorithm) in spec.algorithms.iter().enumerate() {
         if let Some(own) = algorithm.parameters.own_steps.as_ref().filter(|own| own.len() != numbers) {

@@ -12,8 +12,8 @@ use crate::section::{Section, as_number, as_whole, resolve};
 
 const STEP: &str = "seconds, at least 0: a number, { from, to }, { least, mean } or { trace }, a list of these by agent, or the path of a file";
 const LATENCY: &str = "seconds, at least 0: a number, { from, to }, { least, mean } or { trace }";
-const BANDWIDTH: &str = "bytes a second, more than 0: a number, { from, to }, { least, mean } or { trace }";
-const EDGES: &str = "lines such as [0, 1, 0.02, 1e6] with two agents, seconds and bytes a second, or the path of a file with such lines";
+const BANDWIDTH: &str = "bytes per second, more than 0: a number, { from, to }, { least, mean } or { trace }";
+const EDGES: &str = "lines such as [0, 1, 0.02, 1e6] with two agents, seconds and bytes per second, or the path of a file with such lines";
 
 /// How long a run would take on other computers and lines.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +23,9 @@ pub struct TimeSpec {
     pub step: Vec<Law>,
     /// Seconds from the last byte sent to the last byte received.
     pub latency: Law,
-    /// Bytes a second; none if sending takes no time.
+    /// Bytes per second; none if sending takes no time.
     pub bandwidth: Option<Law>,
-    /// Lines of their own: two agents, latency and bandwidth. Several for one edge are a trace of it.
+    /// Edges that differ: two agents, latency and bandwidth. Several for one edge are a trace of it.
     pub edges: Vec<(usize, usize, f64, f64)>,
 }
 
@@ -221,7 +221,7 @@ fn step_file(path: &Path) -> Result<Vec<Law>, LabError> {
 }
 
 fn edge_file(path: &Path) -> Result<Vec<(usize, usize, f64, f64)>, LabError> {
-    let expected = "two agents, seconds, and bytes a second";
+    let expected = "two agents, seconds, and bytes per second";
     let edge = |(line, [i, j, latency, bandwidth]): (usize, [f64; 4])| {
         Ok((agent_of(path, line, i)?, agent_of(path, line, j)?, latency, bandwidth))
     };

@@ -18,7 +18,7 @@ pub struct Trial {
     pub label: String,
     /// The values of the point.
     pub settings: Vec<(String, Value)>,
-    /// The name of the point's folder, in which each fold of a cross-validation has one of its own.
+    /// The name of the point's folder, in which each fold of a cross-validation has a subfolder.
     pub point: String,
     /// The outcome of each seed, fold after fold.
     pub outcomes: Vec<Outcome>,

@@ -20,7 +20,7 @@ pub(super) fn card(model: &TrainedModel, origin: &Origin, tensors: &[ModelTensor
     );
     let whose = match origin.agent {
         None => "the average of all agents' models".to_owned(),
-        Some(agent) => format!("the own model of agent {agent}"),
+        Some(agent) => format!("the model of agent {agent}"),
     };
     let _ = writeln!(
         text,

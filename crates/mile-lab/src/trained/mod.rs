@@ -1,6 +1,6 @@
 //! Trained models: those of a run directory, and those that were exported from one.
 //!
-//! A run directory has `model.json`, which says what the numbers of its models mean, so the data of the training are not needed any more.
+//! A run directory has `model.json`, which says what the numbers of its models mean, so the training data are no longer needed.
 //! An exported folder has the same file, the numbers as `model.safetensors` under PyTorch's names, and a model card.
 
 mod card;

@@ -57,7 +57,7 @@ const FILES: [(&str, &str); 3] =
 const MATRIX: &str =
     "0.3 0.2 0.3 0 0.2\n0.2 0.6 0.2 0 0\n0.3 0.2 0.2 0.3 0\n0 0 0.3 0.4 0.3\n0.2 0 0 0.3 0.5\n";
 
-/// A method, with keys of its own.
+/// A method, with its own keys.
 struct Row {
     entry: &'static Entry,
     keys: &'static str,
@@ -71,7 +71,7 @@ struct Cell {
     all_losses: bool,
 }
 
-/// Every mixing matrix with every way to vary, graphs with weights of their own, rings, whose smallest eigenvalue is near that of the
+/// Every mixing matrix with every way to vary, graphs that set the weights, rings, whose smallest eigenvalue is near that of the
 /// worst networks, and edges that are lost in every way.
 fn networks() -> Vec<Cell> {
     let cell = |agents, network: String| Cell { agents, network, all_losses: true };

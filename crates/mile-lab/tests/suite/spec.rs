@@ -239,7 +239,7 @@ fn graphs_with_weights_of_their_own_come_from_files_or_stand_in_the_file() {
         let written = plan.spec.to_table().to_string();
         assert_eq!(Spec::parse(&written, Path::new("/elsewhere"), &[]).unwrap(), plan.spec);
     }
-    // Agents with one of them may have the other, in a folder of their own; with other weights they may not.
+    // Agents with one of them may have the other, in a separate folder; with other weights they may not.
     let other = read("[[[0, 1, 0.5], [3, 2, 0.25]], [[1, 2, 0.5], [0, 4, 0.25]]]").unwrap();
     let differing =
         |key: &str| other.facts_for_agents(0).unwrap()[key] != inline.facts_for_agents(0).unwrap()[key];

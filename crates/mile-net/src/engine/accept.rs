@@ -44,7 +44,7 @@ pub(super) async fn run<T: Real>(shared: Arc<Shared<T>>, endpoint: Arc<Endpoint>
 
 async fn admit<T: Real>(shared: Arc<Shared<T>>, incoming: Incoming) {
     if let Some((neighbour, connection)) = incoming.admit().await {
-        // A task of its own: the handshake is over.
+        // A separate task: the handshake is over.
         tokio::spawn(async move { link::run(&shared, connection, neighbour, false).await });
     }
 }

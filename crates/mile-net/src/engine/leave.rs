@@ -1,6 +1,6 @@
 //! Leaving a run: an agent stays until each neighbour has everything it needs from it, and knows it.
 //!
-//! A neighbour has what it needs when it has confirmed the last message, and when its link has ended in good order: then it also has
+//! A neighbour has what it needs when it has confirmed the last message, and when its link has ended cleanly: then it also has
 //! this agent's own confirmation. One whose link was lost may have been killed before that, and is waited for, up to the linger
 //! time. What is known is noted on disk ([`Farewell`]): an agent that is killed here, or is started again later, does not wait for
 //! neighbours that may have left since.
@@ -88,7 +88,7 @@ impl<'a, T: Real> Leaving<'a, T> {
         }
     }
 
-    /// Closes all links. Stays for neighbours whose last link did not end in good order, up to the linger time.
+    /// Closes all links. Stays for neighbours whose last link did not end cleanly, up to the linger time.
     fn part(&mut self, linger: Duration, known_before: &BTreeSet<usize>) {
         let begun = self.shared.with(|core, now| {
             core.leaving = true;
@@ -136,7 +136,7 @@ impl<'a, T: Real> Leaving<'a, T> {
 }
 
 impl<T> Core<T> {
-    /// Whether the last link to a neighbour ended in good order.
+    /// Whether the last link to a neighbour ended cleanly.
     pub(super) fn parted(&self, neighbour: usize) -> bool {
         self.edges.get(&neighbour).is_some_and(|edge| edge.parted)
     }

@@ -209,7 +209,7 @@ impl<T: Real> NetworkEngine<T> {
     }
 
     /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, and knows that this agent leaves, or
-    /// has been away for the linger time; closes all connections in good order.
+    /// has been away for the linger time; closes all connections cleanly.
     pub fn leave(mut self) -> Result<Departure, NetworkEngineError> {
         let unconfirmed = Leaving::new(&self.shared, &self.folder).leave(self.linger, self.timeout);
         // Attempts to reach neighbours that have left are not worth waiting for.

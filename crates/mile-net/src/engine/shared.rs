@@ -66,7 +66,7 @@ pub(super) struct Signals {
 #[derive(Default)]
 pub(super) struct Edge {
     pub(super) changed: Arc<Notify>,
-    /// Whether the last link that was in use ended in good order, with nothing left to send.
+    /// Whether the last link that was in use ended cleanly, with nothing left to send.
     pub(super) parted: bool,
     /// Attempts that failed since the last link that lasted.
     pub(super) failures: u32,
@@ -193,7 +193,7 @@ impl<T: Real> Shared<T> {
         });
     }
 
-    /// The connection of a link is closed, in good order or not.
+    /// The connection of a link is closed, cleanly or not.
     pub(super) fn closed(&self, link: Link, parted: bool) {
         self.with(|core, _| {
             let task = core.tasks.remove(&link);

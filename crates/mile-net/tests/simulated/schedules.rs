@@ -182,7 +182,7 @@ fn check(seed: u64, spoil: bool) {
     let rounds = random.random_range(1..8);
     let happens = seed.is_multiple_of(2) && compression.is_none();
     let membership = membership(&mut random, network, rule, happens);
-    // Own numbers of local steps, for all agents that ever take part.
+    // Different numbers of local steps, for all agents that ever take part.
     let parameters = match entry.takes_own_steps() && (seed / 11).is_multiple_of(2) {
         true => {
             let own = (0..membership.numbers() as u64).map(|agent| 1 + (agent + seed) % 3);

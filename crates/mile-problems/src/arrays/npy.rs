@@ -221,7 +221,7 @@ fn read<V, const N: usize>(bytes: &[u8], big_end: bool, value: impl Fn([u8; N]) 
     bytes.as_chunks::<N>().0.iter().map(one).collect()
 }
 
-/// What follows a key of the header, which is written as a dictionary of Python.
+/// What follows a key of the header, which is written as a Python dictionary.
 fn field<'h>(header: &'h str, name: &str) -> Option<&'h str> {
     let after = |quote: char| header.split_once(&format!("{quote}{name}{quote}")).map(|(_, after)| after);
     let value = after('\'').or_else(|| after('"'))?.trim_start().strip_prefix(':')?;

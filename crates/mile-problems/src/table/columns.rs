@@ -1,4 +1,4 @@
-//! Parquet and Arrow files: their columns have types, and are read without a text.
+//! Parquet and Arrow files: their columns have types, and are not read as text.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Decimal numbers of a text, most of which are short.
+//! Decimal numbers in text, most of which are short.
 
 /// The powers of ten that a double has without rounding, as far as they are needed.
 const POWERS: [f64; 16] =

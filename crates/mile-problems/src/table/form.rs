@@ -1,4 +1,4 @@
-//! A trained linear model on new rows: the columns, words and scales of the training are applied to other files.
+//! A trained linear model on new rows: the columns, words and scales of the training data are applied to other files.
 
 use std::path::Path;
 

@@ -108,7 +108,7 @@ pub(super) enum Missing {
     Refuse,
     /// Features are replaced by the mean of their column over all agents' training rows.
     Mean,
-    /// Words, and those that occur in no training row, are a category of their own; numbers are replaced by the mean.
+    /// Words, and those that occur in no training row, are a separate category; numbers are replaced by the mean.
     Category,
     /// Rows with missing values are left out.
     Drop,

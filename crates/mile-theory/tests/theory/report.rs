@@ -45,7 +45,7 @@ fn own_local_steps_have_the_limits_of_the_largest_number() {
     );
 }
 
-/// Edges used in turn with weights of their own: limits are those of the rounds, not of their mean.
+/// Edges used in turn with weights that they set: limits are those of the rounds, not of their mean.
 #[test]
 fn a_finite_time_graph_has_the_limits_of_its_rounds() {
     let in_turn = Network::in_turn(base_k(10, 1)).unwrap();

@@ -10,7 +10,7 @@ use crate::verbs::MOST_VECTORS;
 pub enum HostError {
     /// The problem is for a different number of agents.
     #[error(
-        "agents: expected {problem}, as many as the problem has objectives, got {network} of the network; make them the same number"
+        "agents: expected {problem}, one for each objective of the problem, got a network of {network}; make them the same number"
     )]
     Agents {
         /// Objectives of the problem.

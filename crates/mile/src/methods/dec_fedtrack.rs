@@ -25,7 +25,7 @@ impl DecFedTrack {
         KGt::named("dec-fedtrack", local_steps, eta_s).map(Self)
     }
 
-    /// With an own number of local steps for each agent, as K-GT.
+    /// With a separate number of local steps for each agent, as in K-GT.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         self.0.with_own_steps(own).map(Self)
     }

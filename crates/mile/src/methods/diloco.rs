@@ -43,7 +43,7 @@ impl DiLoCo {
         Ok(Self { pace, steps: Steps { correction: Correction::None, outer, ..PLAIN } })
     }
 
-    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    /// With a separate number of local steps for each agent, if given: each at least 1, and the largest `local_steps`.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("diloco"), own)?;
         Ok(Self { pace, ..self })

@@ -140,7 +140,7 @@ impl Entry {
         self.takes("local_steps")
     }
 
-    /// Whether agents may have numbers of local steps of their own. Not where numbers are drawn.
+    /// Whether agents may have different numbers of local steps. Not where numbers are drawn.
     pub fn takes_own_steps(&self) -> bool {
         self.has_local_steps() && !self.takes("probability")
     }
@@ -231,7 +231,7 @@ impl Entry {
         Ok(method)
     }
 
-    /// Refuses own numbers of local steps that are not as many as there are agents, or not all at least 1.
+    /// Refuses a list of local steps that does not have a number of at least 1 for each agent.
     fn check_own_steps(&self, parameters: &Parameters, network: &Network) -> Result<(), InvalidParameter> {
         let (Some(own), agents) = (&parameters.own_steps, network.agents()) else { return Ok(()) };
         let check = Checker(&self.name);

@@ -24,7 +24,7 @@
 //!
 //! With [`OuterMomentum`] (ours) the second vector is `x - eta (mu w + x - u)` with `w = mu w + (x - u)`; its step size eta takes the place of eta_s.
 //!
-//! With own numbers of local steps, also ours, K is an agent's own number: z is the mean of the directions of its own steps.
+//! Where agents differ in their local steps, also ours, K is the agent's own number: z is the mean of the directions of its own steps.
 //!
 //! Sent: two vectors in one exchange. Stored: x, u, c; with momentum also m; with outer momentum also w.
 
@@ -60,7 +60,7 @@ impl KGt {
         Ok(Self { pace, outer, outer_momentum: None, local: Local::PLAIN })
     }
 
-    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    /// With a separate number of local steps for each agent, if given: each at least 1, and the largest `local_steps`.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("k-gt"), own)?;
         Ok(Self { pace, ..self })

@@ -69,7 +69,7 @@ impl LtAdmm {
         Ok(Self { pace, rho: check.number("rho", rho, rho > 0.0, "a positive number")? })
     }
 
-    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    /// With a separate number of local steps for each agent, if given: each at least 1, and the largest `local_steps`.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("lt-admm"), own)?;
         Ok(Self { pace, ..self })

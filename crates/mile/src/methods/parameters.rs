@@ -17,7 +17,7 @@ pub const DEFAULT_LOCAL_STEPS: u64 = 10;
 pub struct Parameters {
     /// Local steps tau: updates per communication round.
     pub local_steps: Option<u64>,
-    /// The agents' own numbers of local steps, if they have them; the largest is `local_steps`.
+    /// The agents' numbers of local steps, if they differ; the largest is `local_steps`.
     pub own_steps: Option<Arc<[u64]>>,
     /// Weight of the correction (mile).
     pub xi: Option<Weight>,
@@ -172,7 +172,7 @@ impl Parameters {
         }
     }
 
-    /// With an own number of local steps for each agent.
+    /// With a separate number of local steps for each agent.
     pub fn with_own_steps(self, own: impl Into<Arc<[u64]>>) -> Self {
         let own = own.into();
         Self { local_steps: own.iter().max().copied(), own_steps: Some(own), ..self }
@@ -191,7 +191,7 @@ impl Parameters {
         Self { own_steps: None, ..self.clone() }
     }
 
-    /// The number of local steps, 1 if none is given, or the list of the agents' own numbers.
+    /// The number of local steps, 1 if none is given, or the list of the agents' numbers.
     pub fn steps_in_words(&self) -> String {
         match &self.own_steps {
             Some(own) => format!("{own:?}"),

@@ -28,7 +28,7 @@ impl PushPull {
         Ok(Self { pace: Pace::new(Checker("push-pull"), local_steps)?.after_an_exchange() })
     }
 
-    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    /// With a separate number of local steps for each agent, if given: each at least 1, and the largest `local_steps`.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("push-pull"), own)?;
         Ok(Self { pace })

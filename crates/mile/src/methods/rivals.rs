@@ -1,4 +1,4 @@
-//! The entries of methods that others use where mile is used: ADMM with local steps, primal-dual steps on random graphs, compressed
+//! The entries of methods that compete with mile: ADMM with local steps, primal-dual steps on random graphs, compressed
 //! tracking, and what language models are trained with.
 
 use super::entry::{Entry, Parameter};

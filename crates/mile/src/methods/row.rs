@@ -1,4 +1,4 @@
-//! What the lists of the built-in methods are written with: an entry as a row, and the parameters that several methods have.
+//! The building blocks of the lists of built-in methods: an entry as a row, and the parameters that several methods have.
 
 use std::borrow::Cow;
 

@@ -9,7 +9,7 @@
 //! x = x + eta_s (mean y - x) ;  c = c + mean(c_i+ - c_i) ;  c_i = c_i+
 //! ```
 //!
-//! With own numbers of local steps (ours), K is an agent's own number.
+//! Where agents differ in their local steps (ours), K is the agent's own number.
 //!
 //! Sent: two vectors in one exchange. Stored: x, y, c_i, c.
 
@@ -40,7 +40,7 @@ impl Scaffold {
         Ok(Self { pace, outer: Outer::new("scaffold", eta_s)? })
     }
 
-    /// With an own number of local steps for each agent, if they are given: at least 1, and `local_steps` for one of them.
+    /// With a separate number of local steps for each agent, if given: each at least 1, and the largest `local_steps`.
     pub fn with_own_steps(self, own: Option<&[u64]>) -> Result<Self, InvalidParameter> {
         let pace = self.pace.with_own(Checker("scaffold"), own)?;
         Ok(Self { pace, ..self })

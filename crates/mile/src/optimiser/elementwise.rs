@@ -179,7 +179,7 @@ pub fn row_norm<T: Real>(row: &[T]) -> f64 {
     sums[0].sqrt()
 }
 
-/// Shortens a gradient to the norm `most`, as `clip_grad_norm_` of PyTorch does.
+/// Shortens a gradient to the norm `most`, as PyTorch's `clip_grad_norm_` does.
 pub fn clip<T: Real>(g: &mut [T], most: f64) {
     let factor = most / (row_norm(g) + CLIP_LEAST);
     if factor < 1.0 {

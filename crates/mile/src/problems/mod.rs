@@ -65,7 +65,7 @@ impl<T> DeviceForm<'_, T> {
 /// [`gradient`](Self::gradient) are required. They are called from several threads at once, each for a different
 /// agent. An evaluation may fail with an error of any type; it ends the run, and the records made so far are kept.
 ///
-/// Optional capabilities have methods of their own: [`penalty`](Self::penalty), [`held_out`](Self::held_out),
+/// Optional capabilities have separate methods: [`penalty`](Self::penalty), [`held_out`](Self::held_out),
 /// [`tensors`](Self::tensors), [`device_form`](Self::device_form) and others return them, or none. A problem that wraps another passes on
 /// what is also true of itself; a wrapper that changes losses or gradients has no device form.
 ///

@@ -47,7 +47,7 @@ pub enum Law {
 pub struct Line {
     /// Seconds from the last byte sent to the last byte received.
     pub latency: Law,
-    /// Bytes a second; infinite if sending takes no time.
+    /// Bytes per second; infinite if sending takes no time.
     pub bandwidth: Law,
 }
 
@@ -57,7 +57,7 @@ pub struct Line {
 pub struct Transit {
     /// Seconds from the last byte sent to the last byte received.
     pub latency: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
 }
 
@@ -128,14 +128,14 @@ impl fmt::Display for Law {
 }
 
 impl Line {
-    /// A line with a constant latency in seconds and bandwidth in bytes a second.
+    /// A line with a constant latency in seconds and bandwidth in bytes per second.
     pub fn constant(latency: f64, bandwidth: f64) -> Self {
         Self { latency: Law::Constant(latency), bandwidth: Law::Constant(bandwidth) }
     }
 
     fn check(&self) -> Result<(), InvalidTime> {
         self.latency.check("latency", "seconds, at least 0", |value| value >= 0.0 && value.is_finite())?;
-        self.bandwidth.check("bandwidth", "bytes a second, more than 0", |value| value > 0.0)
+        self.bandwidth.check("bandwidth", "bytes per second, more than 0", |value| value > 0.0)
     }
 }
 

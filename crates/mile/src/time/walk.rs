@@ -97,7 +97,7 @@ impl<'m> Walk<'m> {
 struct Unhosted<'a> {
     costing: Costing<'a>,
     epoch: &'a Epoch,
-    /// The own numbers of local steps, where agents differ in them, and for whom verbs are.
+    /// The agents' numbers of local steps, where they differ, and for whom verbs are.
     own_steps: &'a [u64],
     only: Option<u64>,
     weights: SparseRows,

@@ -1,4 +1,4 @@
-//! Finite-time graphs: sequences of small exchanges, with weights of their own, whose product over a period is the exact average.
+//! Finite-time graphs: sequences of small exchanges, weighted so that their product over a period is the exact average.
 //!
 //! *One-peer hypercube* (N = 2^p): in round k agent i takes the mean with agent i xor 2^k. After p rounds everybody has the average.
 //!

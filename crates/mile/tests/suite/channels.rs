@@ -32,7 +32,7 @@ use crate::common::*;
 
 const SEED: u64 = 3;
 const X: Vector = Vector(0);
-/// The ranks here reach the same places, and communicate over lines of their own.
+/// The ranks here reach the same places, and communicate over separate lines.
 const TOGETHER: Together = Together::of(&Alone);
 
 /// Lines between two ends: agents that are neighbours, or ranks that follow each other.

@@ -1,4 +1,4 @@
-//! Own numbers of local steps: methods in a second, literal form, what stays exact and conserved, and what is counted.
+//! Agents with different numbers of local steps: methods in a second, literal form, what stays exact and conserved, and what is counted.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The transport by QUIC, with iroh: direct connections, no relay unless one is given, no other service is contacted.
+//! The QUIC transport, by iroh: direct connections, no relay unless one is given, no other service is contacted.
 
 mod congestion;
 mod line;

@@ -11,7 +11,7 @@ use crate::engine::close::{LAST_FRAME, LinkEnd};
 use crate::frame::{HEAD, Kind, control};
 use crate::protocol::Fault;
 
-/// Closed in good order.
+/// Closed cleanly.
 const GOODBYE: VarInt = VarInt::from_u32(0);
 /// Closed because one end refuses the other.
 pub(super) const REFUSED: VarInt = VarInt::from_u32(1);
@@ -116,7 +116,7 @@ impl Receiver {
         self.stream.read_exact(bytes).await.map_err(read_failed)
     }
 
-    /// Reads what still arrives. Returns whether the neighbour ended the stream, or closed the connection, in good order.
+    /// Reads what still arrives. Returns whether the neighbour ended the stream, or closed the connection, cleanly.
     async fn read_to_end(&mut self) -> bool {
         loop {
             match self.stream.read_chunk(REST).await {

@@ -1,4 +1,4 @@
-//! The transport by TLS 1.3 over TCP, for neighbours that reach each other directly on a lossless line: one machine, a
+//! The transport of TLS 1.3 over TCP, for neighbours that reach each other directly on a lossless line: one machine, a
 //! cluster, a LAN.
 
 mod stream;

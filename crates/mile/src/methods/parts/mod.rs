@@ -5,7 +5,7 @@
 //! | [`Local`] | what a gradient does to x | plain, heavy ball, Nesterov, AdamW, AMSGrad, Muon |
 //! | [`Correction`] | what keeps agents on the common problem | none, dual (MILE, LED, ED, ...), tracking (K-GT) |
 //! | [`Exchange`] | what crosses an edge, with what weight | whole, adaptive, compressed |
-//! | [`Pace`] | in which steps agents step and exchange | the same number of local steps for all, own numbers |
+//! | [`Pace`] | in which steps agents step and exchange | the same number of local steps for all, or one for each agent |
 //! | [`Outer`], [`OuterMomentum`] | what a finished round does | a step along its progress (K-GT, SCAFFOLD), momentum |
 //!
 //! A part is a choice, with its numbers; it stores no vectors. It declares the vectors it [`Needs`], and a method's layout consists of its own

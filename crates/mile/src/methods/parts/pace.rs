@@ -1,6 +1,6 @@
 //! The pace: how many local steps agents make in a round, and in which steps they exchange.
 //!
-//! Rounds are common, and as long as the largest number of local steps tau. An agent with a number tau_i of its own waits while the others make
+//! Rounds are common, and as long as the largest number of local steps tau. An agent with its own number tau_i waits while the others make
 //! tau - tau_i steps, and then makes its own:
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! So every agent takes part in the step of the exchange, and what a method does before the first local step of a round and in the exchange is done
-//! by all. Waiting draws no samples and does not count in an optimiser's bias correction: an agent has a time of its own, the number of
+//! by all. Waiting draws no samples and does not count in an optimiser's bias correction: each agent has its own time, the number of
 //! steps it has made.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(in crate::methods) struct Pace {
     most: u64,
     /// Steps before the first round: 1 if the first exchange comes with step 0.
     lead: u64,
-    /// The agents' own numbers of local steps, where they differ.
+    /// The agents' numbers of local steps, where they differ.
     own: Option<Arc<[u64]>>,
     /// The different ones among these, in increasing order.
     kinds: Vec<u64>,
@@ -43,7 +43,7 @@ impl Pace {
         Self { lead: 1, ..self }
     }
 
-    /// The same with an own number of local steps for each agent, if they are given.
+    /// The same with a separate number of local steps for each agent, if given.
     pub(in crate::methods) fn with_own(
         mut self,
         check: Checker<'_>,
