@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _mile
+from ._facts import FILES
 
 
 def make(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> Any:
@@ -79,6 +80,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
         sys.path.insert(0, folder)
     # Two files of one name, in two folders, are two modules, and so is a file before and after a change.
     module_name = f"{path.stem}_{hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:8]}"
+    FILES[module_name] = path.stem
     module = sys.modules.get(module_name)
     if module is None:
         spec = importlib.util.spec_from_file_location(module_name, path)

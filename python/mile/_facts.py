@@ -19,6 +19,9 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
 _SHOWN = 80
 
+FILES: dict[str, str] = {}
+"""Modules that are loaded from a file under a name of their own, and what the file is called: it lies elsewhere on each machine."""
+
 
 def facts(method: object, base: type) -> dict[str, str]:
     """Facts about a method, by key, which are equal if and only if the methods are the same.
@@ -198,7 +201,7 @@ class _Digest:
         for name, part in module.named_modules():
             kind = type(part)
             # A module as a whole may be in either mode.
-            self._write(name, kind.__module__, kind.__qualname__, part.extra_repr(), part.training or not module.training)
+            self._write(name, _home(kind), kind.__qualname__, part.extra_repr(), part.training or not module.training)
             for own in (one for one in kind.__mro__ if _is_own(one)):
                 self.add(own)
             # Other libraries keep paths and versions there.
@@ -213,7 +216,7 @@ class _Digest:
 
     def _object(self, value: object) -> None:
         """An object that can be copied is identified by what its copy would be made of, any other by its type and attributes."""
-        self._write("object", type(value).__module__, type(value).__qualname__)
+        self._write("object", _home(type(value)), type(value).__qualname__)
         try:
             parts = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001
@@ -227,7 +230,7 @@ class _Digest:
             self.add([arguments, state, *(None if item is None else list(item) for item in items)])
 
     def _class(self, kind: type) -> None:
-        self._write("class", kind.__module__, kind.__qualname__)
+        self._write("class", _home(kind), kind.__qualname__)
         if _is_own(kind):
             self.add_functions(kind)
             for name, value in _members(kind):
@@ -258,6 +261,11 @@ class _Digest:
             elif hasattr(value, "named_modules") and not isinstance(value, type):
                 self._write(name)
                 self._module(value)
+
+
+def _home(kind: type) -> str:
+    """The module of a class, the same on every machine."""
+    return FILES.get(kind.__module__, kind.__module__)
 
 
 def _is_tensor(value: object) -> bool:

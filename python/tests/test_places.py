@@ -1,6 +1,5 @@
 """Objectives that a function in a file makes, in every place: `run`, the command, a swarm whose agents are killed, agents' folders on other machines."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,10 +8,11 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+from places import assert_equal, command, free_ports, kill_agents
 
 import mile
+from mile import _factory
 
 NUMPY = """
 import os
@@ -132,39 +132,6 @@ def write(place: Path, code: str = NUMPY, function: str = "problem", more: str =
     return path
 
 
-def command(*arguments: object, code: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "mile", *map(str, arguments)], capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
-
-
-def assert_equal(one: mile.Run, other: mile.Run) -> None:
-    ours, theirs = one.state(), other.state()
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        assert value.dtype == theirs[name].dtype and np.array_equal(value, theirs[name]), name
-
-
-def kill_agents(folder: Path, times: int) -> threading.Thread:
-    """Kills agents of a swarm, one after the other, while it runs."""
-
-    def storm() -> None:
-        for k in range(times):
-            pid = folder / "agents" / str(k % 3) / "pid"
-            until = time.time() + 30
-            while time.time() < until and not pid.exists():
-                time.sleep(0.05)
-            time.sleep(1.0)
-            try:
-                os.kill(int(pid.read_text()), signal.SIGKILL)
-            except (OSError, ValueError):
-                return
-
-    thread = threading.Thread(target=storm)
-    thread.start()
-    return thread
-
-
 def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
     path = write(place, more='files = ["beside.py"]\narguments = { width = 4, slow = 0.05 }')
     here = mile.run(path, out="here")
@@ -224,6 +191,18 @@ def test_agents_folders_have_the_code(place: Path) -> None:
     assert_equal(here, there)
 
 
+def test_classes_of_a_file_are_the_same_in_every_folder(place: Path) -> None:
+    def facts(folder: Path, code: str) -> dict[str, str]:
+        folder.mkdir()
+        (folder / "train.py").write_text(textwrap.dedent(code))
+        found: dict[str, str] = _factory.make(folder / "train.py", "gpt", "{}", 3, None).facts()
+        return found
+
+    one, other, changed = facts(place / "one", TORCH), facts(place / "other", TORCH), facts(place / "changed", TORCH.replace("dropout=0.1", "dropout=0.3"))
+    assert one == other
+    assert one["model_code"] != changed["model_code"]
+
+
 def test_other_code_is_refused_by_name(place: Path) -> None:
     ports = free_ports(3)
     folders = mile.emit(write(place), out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)})
@@ -276,15 +255,3 @@ def test_an_interrupted_swarm_goes_on(place: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0].strip() == "stopped there"
     assert_equal(mile.swarm(path, out="there", resume=True), mile.run(path, out="here"))
-
-
-def free_ports(count: int) -> list[int]:
-    import socket
-
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
