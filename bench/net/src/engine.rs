@@ -110,6 +110,7 @@ pub(crate) fn run(part: &Part, transport: Transport, checkpoint_every: u64) {
         pace: Pace::Rounds,
         status: None,
         metrics: None,
+        notices: None,
     };
     let engine = NetworkEngine::start(settings, folder, terms, Memory::default()).expect("an engine");
     let mut host = Timed {

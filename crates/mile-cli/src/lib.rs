@@ -18,6 +18,7 @@ mod keygen;
 mod keys;
 mod log;
 mod network;
+mod network_view;
 mod observers;
 mod output;
 mod paths;
@@ -35,6 +36,7 @@ mod status;
 mod swarm;
 mod theory;
 mod version;
+mod watch;
 
 use std::ffi::OsString;
 
@@ -91,6 +93,8 @@ enum Command {
     Gather(gather::GatherArguments),
     /// Show agents' progress and who waits for whom
     Status(status::StatusArguments),
+    /// Show the whole network, as any agent of it sees it
+    Watch(watch::WatchArguments),
     /// Reproduce the paper's results
     Reproduce(reproduce::ReproduceArguments),
     /// Show admissible weights and step sizes, convergence rates and stability
@@ -180,6 +184,7 @@ fn carry_out(command: Command, line: &CommandLine) -> anyhow::Result<u8> {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Gather(arguments) => gather::run(&arguments, line),
         Command::Status(arguments) => status::run(&arguments, line),
+        Command::Watch(arguments) => watch::run(&arguments, line),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Theory(arguments) => theory::run(&arguments, line),
         Command::Algorithms(arguments) => algorithms::run(&arguments),

@@ -154,7 +154,7 @@ pub(crate) fn reason(edge: &Neighbour) -> String {
 }
 
 /// The agents' folders: those given, and those in the given run directories.
-fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
+pub(crate) fn agents(folders: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
     let mut found = Vec::new();
     for folder in folders {
         let swarm: Vec<PathBuf> =

@@ -74,6 +74,7 @@ pub mod sweep;
 pub mod table;
 pub mod tensorboard;
 pub mod trained;
+pub mod watch;
 
 pub use divergence::DIVERGED;
 pub use lab::Lab;

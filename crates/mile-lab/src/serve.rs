@@ -1,8 +1,9 @@
-//! The live view: an HTTP server for the report of a run in progress.
+//! The live view: an HTTP server for the report of a run in progress; and pages behind a token ([`GuardedPage`]).
 //!
 //! The page polls the server once a second. The server is read-only. When it listens on a loopback address it answers only
 //! requests whose `Host` header is a loopback address, against DNS rebinding.
 
+mod guarded;
 mod http;
 mod pace;
 
@@ -25,6 +26,7 @@ use crate::rehearsal::in_words;
 use crate::report::{RunFolder, live_page, section};
 use crate::spec::AlgorithmSpec;
 use crate::store::Outcome;
+pub use guarded::{GuardedPage, Look};
 use http::{Answer, Server};
 use pace::Pace;
 

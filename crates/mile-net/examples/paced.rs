@@ -106,6 +106,7 @@ fn main() -> Result<(), Failure> {
         pace: Pace::Rounds,
         status: None,
         metrics: None,
+        notices: None,
     };
     let terms = Terms { run: "paced".into(), dim, precision: "f32".into(), facts: BTreeMap::new() };
     let folder = Folder::open(home.path(), Duration::from_secs(5))?;

@@ -78,6 +78,7 @@ fn run(
         pace: Pace::Rounds,
         status: None,
         metrics: None,
+        notices: None,
     };
     let mut engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
     let job = AgentJob {

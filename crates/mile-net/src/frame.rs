@@ -20,6 +20,9 @@ pub const TEXT: usize = 64 << 10;
 /// Most bytes of a gossip frame.
 pub const GOSSIP: usize = 8 << 10;
 
+/// Most bytes of a frame of notices.
+pub const NOTICES: usize = 8 << 10;
+
 /// Most bytes of the reason in a VERDICT.
 pub const REASON: usize = 1 << 10;
 
@@ -41,13 +44,15 @@ pub enum Kind {
     Decide = 6,
     /// The sender accepts (payload 1) the other end's message of exchange `a`, or refuses it (payload 0, and the reason).
     Verdict = 7,
+    /// [Notices](crate::notice) of form `a`, on a connection of their own.
+    Notices = 8,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Hello, Self::Refuse, Self::Data, Self::Gossip, Self::Have, Self::Decide, Self::Verdict]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        let kinds =
+            [Self::Hello, Self::Refuse, Self::Data, Self::Gossip, Self::Have, Self::Decide, Self::Verdict];
+        kinds.into_iter().chain([Self::Notices]).find(|kind| *kind as u8 == byte)
     }
 
     /// Which lengths a payload of this kind can have.
@@ -59,6 +64,7 @@ impl Kind {
             Self::Have => length == 0,
             Self::Decide => length == 1,
             Self::Verdict => (1..=1 + REASON).contains(&length),
+            Self::Notices => length > 0 && length <= NOTICES,
         }
     }
 }
@@ -144,6 +150,7 @@ mod tests {
             Kind::Have,
             Kind::Decide,
             Kind::Verdict,
+            Kind::Notices,
         ])
     }
 

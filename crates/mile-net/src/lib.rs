@@ -11,11 +11,14 @@
 //! - [`edge`]: edges that are skipped while a neighbour is away;
 //! - [`checkpoint`]: an agent's folder on disk; [`farewell`]: what it notes there when it leaves;
 //! - [`gossip`]: estimates of the network's loss and consensus error, and stopping on a tolerance;
+//! - [`notice`], [`board`]: what agents say about themselves to the whole network;
 //! - [`status`]: what an agent reports about itself.
 //!
 //! The feature `engine` (on by default) provides [`engine`] and [`keys`]; without it nothing here opens a network connection.
 
+mod activity;
 pub mod agent;
+pub mod board;
 pub mod checkpoint;
 pub mod edge;
 #[cfg(feature = "engine")]
@@ -27,6 +30,7 @@ pub mod handshake;
 mod json_float;
 #[cfg(feature = "engine")]
 pub mod keys;
+pub mod notice;
 pub mod outbox;
 pub mod protocol;
 pub mod status;

@@ -8,36 +8,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::activity::{Activity, Awaited};
+use crate::board::Posted;
 use crate::frame::{HEAD, Kind};
 use crate::gossip::Estimate;
-
-/// What an agent is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Activity {
-    /// It does local steps, or writes a checkpoint.
-    Computing,
-    /// It waits for neighbours in an exchange.
-    Waiting,
-    /// Its work is done; it stays until its neighbours have confirmed its last message.
-    Leaving,
-    /// It has ended, with its work done.
-    Done,
-}
-
-/// What is awaited from a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Awaited {
-    /// Its message, or the rest of it.
-    Message,
-    /// Its decision whether the edge is used in this round.
-    Decision,
-    /// Its confirmation that the last message is part of a checkpoint.
-    Confirmation,
-    /// Its return, so that it learns that its own last message is part of a checkpoint.
-    Farewell,
-}
+use crate::notice::{Notice, NoticedEdge};
 
 /// Bytes of frames in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +34,9 @@ impl Traffic {
         match kind {
             Kind::Data => self.payload += length,
             Kind::Gossip => self.gossip += length,
-            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide | Kind::Verdict => self.protocol += length,
+            Kind::Hello | Kind::Refuse | Kind::Have | Kind::Decide | Kind::Verdict | Kind::Notices => {
+                self.protocol += length;
+            }
         }
     }
 
@@ -165,6 +142,9 @@ pub struct Status {
     /// Bytes of memory that it uses, where the system says so.
     #[serde(default)]
     pub resident_bytes: Option<u64>,
+    /// The latest notices of all agents, its own among them, if agents gossip.
+    #[serde(default)]
+    pub notices: Vec<Posted>,
 }
 
 /// Seconds since the start of an agent, by what it did.
@@ -244,6 +224,28 @@ pub fn ask(socket: &Path) -> Result<Status, StatusError> {
 }
 
 impl Status {
+    /// What the agent says about itself to the whole network.
+    pub fn notice(&self) -> Notice {
+        let total = |bytes: &dyn Fn(&Neighbour) -> Traffic| -> u64 {
+            self.neighbours.iter().map(|edge| bytes(edge).total()).sum()
+        };
+        let edge = |edge: &Neighbour| NoticedEdge { id: edge.id, linked: edge.linked, waiting: edge.waiting };
+        Notice {
+            agent: self.agent,
+            version: 0,
+            incarnation: self.incarnation,
+            round: self.round,
+            rounds: self.rounds,
+            activity: self.activity,
+            activity_ms: (self.activity_s * 1e3) as u32,
+            own_loss: self.own_loss,
+            sent: total(&|edge| edge.sent),
+            received: total(&|edge| edge.received),
+            diverged: self.diverged,
+            edges: self.neighbours.iter().map(edge).collect(),
+        }
+    }
+
     /// What is answered on the socket.
     pub fn text(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

@@ -25,6 +25,7 @@ use mile_net::status;
 use super::recording::{ModelDiverged, RecordingHost, rms};
 use super::refused::refused_messages;
 use super::socket;
+use crate::network_view::{Layout, page};
 
 /// Runs all jobs from one on, from the agent's checkpoint if there is one, and waits until the neighbours have confirmed the last
 /// messages.
@@ -35,7 +36,7 @@ pub(super) fn run_jobs<T: Scalar>(
     from: usize,
 ) -> anyhow::Result<()> {
     let terms = terms(plan, config)?;
-    let settings = settings(config)?;
+    let settings = settings(config, plan.membership.numbers())?;
     let mut restored = restore::<T>(plan, config, &folder, &terms)?;
     if from > 0 && restored.state.as_ref().is_none_or(|state| state.job < from) {
         let mark = Mark { exchange: agent::first_exchange_of(from), round: plan.spec.rounds * from as u64 };
@@ -61,6 +62,7 @@ pub(super) fn run_jobs<T: Scalar>(
     let engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
     let jobs = plan.jobs().len();
     engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
+    let _page = page::serve(&config.settings, Layout::of(&plan.spec)?, engine.reporter())?;
     let may_stop = plan.spec.stop.is_some();
     let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
     let first = restored.state.as_ref().map_or(from, |state| state.job);
@@ -265,7 +267,7 @@ fn terms(plan: &Plan, config: &AgentSpec) -> Result<Terms, LabError> {
     })
 }
 
-fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
+fn settings(config: &AgentSpec, agents: usize) -> anyhow::Result<Settings> {
     let settings = &config.settings;
     let peer = |(k, (id, neighbour)): (usize, (&usize, &NeighbourSpec))| {
         let key = neighbour.key.parse().map_err(|error| {
@@ -306,6 +308,7 @@ fn settings(config: &AgentSpec) -> anyhow::Result<Settings> {
         pace: if settings.checkpoint_every.is_some() { Pace::Rounds } else { Pace::Time },
         status: Some(socket::choose_path(&config.folder)?),
         metrics: settings.metrics,
+        notices: settings.gossip.then_some(agents),
     })
 }
 

@@ -42,7 +42,9 @@ pub(super) fn create_local(
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
         // Agents on one machine cannot share a port.
         let metrics = settings.metrics.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
-        let settings = AgentSettings { snapshots: true, metrics, transport, ..settings.clone() };
+        let page = settings.page_token.as_ref().map(|_| settings.page.unwrap_or(AgentSettings::PAGE));
+        let page = page.map(|at| SocketAddr::new(at.ip(), at.port().saturating_add(agent)));
+        let settings = AgentSettings { snapshots: true, metrics, page, transport, ..settings.clone() };
         AgentSetup { listen, address: Some(listen.to_string()), settings }
     };
     let setups: Vec<AgentSetup> = (0..).zip(free_ports(plan.membership.numbers())?).map(setup).collect();

@@ -80,7 +80,12 @@ fn run_named(arguments: &SwarmArguments, line: &CommandLine) -> anyhow::Result<u
     if table.contains_key("sweep") {
         return Err(LabError::config("sweep", "mile swarm cannot run sweeps; use mile run").into());
     }
-    let settings = AgentSettings::of_swarm(&table)?;
+    let mut settings = AgentSettings::of_swarm(&table)?;
+    if arguments.emit.is_none() {
+        // Agents on this machine share it; elsewhere each has its own, in its folder.
+        settings.page_token =
+            settings.page_token.map(|path| std::path::absolute(base.join(path))).transpose()?;
+    }
     table.remove("agent");
     let mut spec = Spec::read_with(&table, &base, &line.kinds(), line.catalogue())?;
     settings.apply(&mut spec)?;

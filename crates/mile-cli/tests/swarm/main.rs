@@ -7,3 +7,4 @@ mod manual;
 mod same_bits;
 mod skips;
 mod steering;
+mod watching;

@@ -8,6 +8,8 @@ use super::svg::{BODY, Svg, Text};
 
 const SIZE: f64 = 480.0;
 const MARGIN: f64 = 40.0;
+/// The width of a drawing, and the room around the agents.
+pub(crate) const BOX: (f64, f64) = (SIZE, MARGIN);
 /// Above this number of agents, their numbers are not drawn.
 const MAX_NUMBERED: usize = 60;
 
@@ -16,7 +18,7 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     let n = network.agents();
     let positions = positions(n, topology);
     let height = positions.iter().map(|(_, y)| *y).fold(0.0, f64::max) + MARGIN - 8.0;
-    let radius = (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0);
+    let radius = radius(n);
     let heaviest =
         network.graph().edges().map(|(i, j)| network.mixing().weight(i, j).abs()).fold(0.0, f64::max);
     let mut svg = Svg::new(SIZE, &format!("a graph of {n} agents"));
@@ -47,7 +49,13 @@ pub fn graph_svg(network: &Network, topology: Option<Topology>) -> String {
     svg.finish(height, "", BODY.size)
 }
 
-fn positions(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
+/// The radius of an agent.
+pub(crate) fn radius(n: usize) -> f64 {
+    (0.35 * SIZE / (n as f64).max(8.0)).clamp(2.0, 14.0)
+}
+
+/// Where the agents are.
+pub(crate) fn positions(n: usize, topology: Option<Topology>) -> Vec<(f64, f64)> {
     let inner = SIZE - 2.0 * MARGIN;
     match topology {
         _ if n == 1 => vec![(SIZE / 2.0, MARGIN + 20.0)],

@@ -8,7 +8,7 @@ mod curve;
 mod draw;
 mod figure;
 mod files;
-mod graph;
+pub(crate) mod graph;
 mod labels;
 mod png;
 mod relative;
@@ -16,7 +16,7 @@ mod scale;
 mod sensitivity;
 mod stability;
 pub(crate) mod style;
-mod svg;
+pub(crate) mod svg;
 mod winners;
 
 pub use curve::Runs;

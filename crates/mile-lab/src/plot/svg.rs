@@ -9,20 +9,20 @@ use super::style::{FAINT, FONT, GROUND, INK, Paint, escape, width};
 
 /// How a text is set; `anchor` is the point of the text that is placed: `start`, `middle` or `end`.
 #[derive(Clone, Copy)]
-pub(super) struct Text {
-    pub(super) size: f64,
-    pub(super) anchor: &'static str,
-    pub(super) paint: Paint,
-    pub(super) bold: bool,
+pub(crate) struct Text {
+    pub(crate) size: f64,
+    pub(crate) anchor: &'static str,
+    pub(crate) paint: Paint,
+    pub(crate) bold: bool,
 }
 
-pub(super) const BODY: Text = Text { size: 12.0, anchor: "middle", paint: INK, bold: false };
-pub(super) const TICK: Text = Text { size: 11.5, ..BODY };
-pub(super) const NOTE: Text = Text { size: 11.0, paint: FAINT, ..BODY };
+pub(crate) const BODY: Text = Text { size: 12.0, anchor: "middle", paint: INK, bold: false };
+pub(crate) const TICK: Text = Text { size: 11.5, ..BODY };
+pub(crate) const NOTE: Text = Text { size: 11.0, paint: FAINT, ..BODY };
 const TITLE: Text = Text { size: 14.0, bold: true, ..BODY };
 
 /// A picture of a given width that is being drawn.
-pub(super) struct Svg {
+pub(crate) struct Svg {
     width: f64,
     name: String,
     body: String,
@@ -30,29 +30,29 @@ pub(super) struct Svg {
 
 impl Svg {
     /// An empty picture; its name is for readers that do not see it.
-    pub(super) fn new(width: f64, name: &str) -> Self {
+    pub(crate) fn new(width: f64, name: &str) -> Self {
         Self { width, name: escape(name), body: String::new() }
     }
 
     /// A picture with its name as a title on top.
-    pub(super) fn titled(width: f64, title: &str) -> Self {
+    pub(crate) fn titled(width: f64, title: &str) -> Self {
         let mut svg = Self::new(width, title);
         svg.text((width / 2.0, 21.0), TITLE, title);
         svg
     }
 
     /// Adds an element.
-    pub(super) fn put(&mut self, element: Arguments) {
+    pub(crate) fn put(&mut self, element: Arguments) {
         let _ = writeln!(self.body, "{element}");
     }
 
     /// Adds a text.
-    pub(super) fn text(&mut self, (x, y): (f64, f64), style: Text, words: &str) {
+    pub(crate) fn text(&mut self, (x, y): (f64, f64), style: Text, words: &str) {
         self.set(format_args!("x=\"{x:.1}\" y=\"{y:.1}\""), style, words);
     }
 
     /// Adds a text that is read upwards.
-    pub(super) fn text_upwards(&mut self, (x, y): (f64, f64), style: Text, words: &str) {
+    pub(crate) fn text_upwards(&mut self, (x, y): (f64, f64), style: Text, words: &str) {
         self.set(format_args!("transform=\"translate({x:.1} {y:.1}) rotate(-90)\""), style, words);
     }
 
@@ -69,7 +69,7 @@ impl Svg {
     }
 
     /// Adds a rectangle with a tooltip.
-    pub(super) fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), attributes: &str, tooltip: &str) {
+    pub(crate) fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), attributes: &str, tooltip: &str) {
         self.put(format_args!(
             "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" {attributes}>{}</rect>",
             title(tooltip)
@@ -77,7 +77,7 @@ impl Svg {
     }
 
     /// Adds a path with a tooltip, if there is anything to draw.
-    pub(super) fn path(&mut self, d: &str, attributes: &str, tooltip: &str) {
+    pub(crate) fn path(&mut self, d: &str, attributes: &str, tooltip: &str) {
         if d.is_empty() {
             return;
         }
@@ -86,7 +86,7 @@ impl Svg {
 
     /// The finished picture: `height` is that of what was drawn, and the note is set below it in lines with room for a font
     /// of size `room`.
-    pub(super) fn finish(mut self, height: f64, note: &str, room: f64) -> String {
+    pub(crate) fn finish(mut self, height: f64, note: &str, room: f64) -> String {
         let (width, line) = (self.width, room + 4.0);
         let lines = wrapped(note, width - 24.0, room);
         for (k, text) in lines.iter().enumerate() {
@@ -107,7 +107,7 @@ fn title(tooltip: &str) -> String {
 }
 
 /// A text in lines of at most `most` pixels, broken between words.
-pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut().filter(|line| width(line, size) + width(word, size) < most) {

@@ -63,7 +63,7 @@ impl Page {
 
     /// The page as HTML.
     pub fn html(&self) -> String {
-        frame(&self.title, &self.body, false)
+        frame(&self.title, &self.body, Kind::Still)
     }
 
     /// Writes the page.
@@ -72,12 +72,29 @@ impl Page {
     }
 }
 
-/// The page of the live view, which polls the server for its contents.
-pub(crate) fn live_page(title: &str, body: &str) -> String {
-    frame(title, body, true)
+/// Where a page gets its contents from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It has them.
+    Still,
+    /// It polls the server of a run until that ends.
+    Live,
+    /// It polls a server that may be away for a while.
+    Lasting,
 }
 
-fn frame(title: &str, body: &str, live: bool) -> String {
+/// The page of the live view, which polls the server for its contents.
+pub(crate) fn live_page(title: &str, body: &str) -> String {
+    frame(title, body, Kind::Live)
+}
+
+/// A page that polls its server for as long as it is open.
+pub(crate) fn lasting_page(title: &str) -> String {
+    frame(title, "", Kind::Lasting)
+}
+
+fn frame(title: &str, body: &str, kind: Kind) -> String {
+    let live = kind != Kind::Still;
     let mut colours = String::new();
     for (name, list) in [("light", COLOURS), ("dark", DARK_COLOURS)] {
         for (k, colour) in list.iter().enumerate() {
@@ -110,7 +127,11 @@ fn frame(title: &str, body: &str, live: bool) -> String {
          <nav><b>mile</b>{status}<span class=\"axes\" role=\"group\" aria-label=\"horizontal axis of the figures\">plot against {axes}</span>\
          <button type=\"button\" id=\"theme\" title=\"switch between light and dark\" aria-label=\"switch between light and dark\">\u{25d0}</button></nav>\n\
          <main id=\"main\">\n{body}</main>\n<div id=\"tip\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        if live { " data-live" } else { "" },
+        match kind {
+            Kind::Still => "",
+            Kind::Live => " data-live",
+            Kind::Lasting => " data-live data-lasting",
+        },
         title = escape(title),
     )
 }

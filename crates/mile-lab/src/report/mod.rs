@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 pub use folder::RunFolder;
 pub use html::Page;
-pub(crate) use html::live_page;
+pub(crate) use html::{lasting_page, live_page};
 pub(crate) use page::section;
 pub(crate) use summary::{network_name, problem_name};
 

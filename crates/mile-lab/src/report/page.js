@@ -122,7 +122,12 @@
         hide();
       }
       if (state) status.textContent = state.status;
-      if ((state && state.over) || failures > 5) {
+      const lasting = root.hasAttribute("data-lasting");
+      if (lasting) {
+        status.classList.toggle("over", !state);
+        main.classList.toggle("old", !state);
+        if (!state) status.textContent = `no answer for ${failures} s; what is below is old`;
+      } else if ((state && state.over) || failures > 5) {
         status.classList.add("over");
         if (failures > 5) status.textContent = "the run's process has ended";
         return;

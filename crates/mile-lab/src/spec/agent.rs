@@ -1,7 +1,7 @@
 //! `[agent]`: the configuration of one agent of a swarm.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +60,10 @@ pub struct AgentSettings {
     pub relay: Option<String>,
     /// Address on which Prometheus metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// File with the token of the page that shows the network; without it no page is served.
+    pub page_token: Option<PathBuf>,
+    /// Address on which that page is served; `None`: [`PAGE`](Self::PAGE).
+    pub page: Option<SocketAddr>,
     /// When all agents stop before the last round; it takes the place of the experiment's own rule.
     pub stop: Option<StopRule>,
     /// Whether to write the model at every recorded round, for `mile swarm` to gather.
@@ -88,6 +92,9 @@ pub struct AgentSpec {
 impl AgentSettings {
     /// Most rounds between two checkpoints where `checkpoint_every` is not given: what neighbours keep by default.
     pub const MOST_ROUNDS: u64 = 30;
+
+    /// Where the page is served if nothing else is said.
+    pub const PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7180);
 
     /// Most rounds between two checkpoints.
     pub fn most_rounds(&self) -> u64 {
@@ -157,7 +164,15 @@ impl AgentSettings {
                 "conflicts with transport = \"tcp\", because a relay carries QUIC; leave one of the two out";
             return Err(LabError::config("agent.relay", problem));
         }
+        let page_token = reader.text("page_token", "the path of a file with a token")?.map(PathBuf::from);
+        let page = address(reader, "page")?;
+        if page.is_some() && page_token.is_none() {
+            let problem = "needs agent.page_token, a file with the token of the page (mile keygen --token FILE writes one); add it, or leave page out";
+            return Err(LabError::config("agent.page", problem));
+        }
         Ok(Self {
+            page_token,
+            page,
             checkpoint_every,
             keep,
             outbox,
@@ -199,6 +214,8 @@ impl AgentSettings {
         self.transport.into_iter().for_each(|by| put("transport", by.name().into()));
         self.relay.iter().for_each(|url| put("relay", url.as_str().into()));
         self.metrics.iter().for_each(|at| put("metrics", at.to_string().into()));
+        self.page_token.iter().for_each(|path| put("page_token", path.display().to_string().into()));
+        self.page.into_iter().for_each(|at| put("page", at.to_string().into()));
         put("snapshots", self.snapshots.into());
         if !self.gossip {
             put("gossip", false.into());
@@ -290,7 +307,9 @@ impl AgentSpec {
         let at = reader.text("folder", "a folder")?.unwrap_or(".");
         let anywhere = || SocketAddr::from(([0, 0, 0, 0], 7100));
         let listen = address(&reader, "listen")?.unwrap_or_else(anywhere);
-        let settings = AgentSettings::read(&reader)?;
+        let mut settings = AgentSettings::read(&reader)?;
+        let token = settings.page_token.iter_mut();
+        token.for_each(|path| *path = resolve(folder, &path.to_string_lossy()));
         let edges = membership.edges_of(id);
         let neighbours = neighbours(&reader, &edges, id)?;
         reader.finish()?;

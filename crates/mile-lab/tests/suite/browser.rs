@@ -73,7 +73,7 @@ step_size = 0.1
 "#;
 
 /// The browser to test with. Tests that need one are ignored unless asked for, so that a run without a browser says so.
-fn browser() -> PathBuf {
+pub(crate) fn browser() -> PathBuf {
     let named = std::env::var_os("MILE_BROWSER").map(PathBuf::from);
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -82,7 +82,7 @@ fn browser() -> PathBuf {
     found.expect("a browser: install chromium, or name one in MILE_BROWSER")
 }
 
-fn open(browser: &Path, profile: &Path, url: &str, more: &[&str]) -> Child {
+pub(crate) fn open(browser: &Path, profile: &Path, url: &str, more: &[&str]) -> Child {
     Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
@@ -98,7 +98,7 @@ fn open(browser: &Path, profile: &Path, url: &str, more: &[&str]) -> Child {
 }
 
 /// What the browser wrote, after it was ended.
-fn close(mut child: Child) -> (String, String) {
+pub(crate) fn close(mut child: Child) -> (String, String) {
     let _ = child.kill();
     let (mut out, mut err) = (String::new(), String::new());
     let _ = child.stdout.take().unwrap().read_to_string(&mut out);
@@ -111,7 +111,7 @@ fn plan() -> Plan {
     Plan::new(Spec::parse(EXPERIMENT, Path::new(""), &[]).unwrap()).unwrap()
 }
 
-fn console(stderr: &str) -> Vec<&str> {
+pub(crate) fn console(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.contains("CONSOLE")).collect()
 }
 

@@ -420,6 +420,7 @@ pub(crate) fn settings(draw: &mut Draw) -> AgentSettings {
         "linger = 7.0",
         "snapshots = true",
         "metrics = \"127.0.0.1:9100\"",
+        "page_token = \"/etc/mile/token\"\npage = \"127.0.0.1:7181\"",
         "stop = { consensus = 1e-7 }",
     ];
     text += &some_of(draw, &keys);

@@ -5,6 +5,7 @@ mod arrays; // the user's .npy, .npz and .safetensors files
 mod auto; // what is chosen where a file says "auto" or nothing
 mod auto_matrix; // the automatic step size of every method, network and loss
 mod browser; // the report and the live view in a real browser
+mod browser_network; // the page of a network in a real browser
 mod cross_validation; // sweeps over the objective, and folds
 mod drawn; // experiments drawn at random over all keys
 mod ending; // when a job ends, and what is said of it

@@ -10,6 +10,8 @@ use tokio::task::AbortHandle;
 
 use super::admission::Sources;
 use super::link;
+use super::notices;
+use super::purpose::Purpose;
 use super::shared::Shared;
 use super::transport::{Endpoint, Incoming};
 
@@ -43,10 +45,14 @@ pub(super) async fn run<T: Real>(shared: Arc<Shared<T>>, endpoint: Arc<Endpoint>
 }
 
 async fn admit<T: Real>(shared: Arc<Shared<T>>, incoming: Incoming) {
-    if let Some((neighbour, connection)) = incoming.admit().await {
-        // A separate task: the handshake is over.
-        tokio::spawn(async move { link::run(&shared, connection, neighbour, false).await });
-    }
+    let Some((neighbour, purpose, connection)) = incoming.admit().await else { return };
+    // A separate task: the handshake is over.
+    tokio::spawn(async move {
+        match purpose {
+            Purpose::Link => link::run(&shared, connection, neighbour, false).await,
+            Purpose::Notices => drop(notices::run(&shared, connection, neighbour).await),
+        }
+    });
 }
 
 /// Handshakes under way, oldest first, each with its address. A new one always finds a place: whoever holds most of them loses its

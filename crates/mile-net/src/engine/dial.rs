@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::Peer;
 use super::link;
+use super::purpose::Purpose;
 use super::shared::Shared;
 use super::transport::Endpoint;
 
@@ -50,7 +51,7 @@ pub(super) async fn keep_connected<T: Real>(
             let _ = timeout(wait, changed.notified()).await;
             continue;
         }
-        match endpoint.connect(&peer).await {
+        match endpoint.connect(&peer, Purpose::Link).await {
             Ok(connection) => link::run(&shared, connection, id, true).await,
             Err(why) => {
                 tracing::debug!(neighbour = id, "cannot connect: {why}");

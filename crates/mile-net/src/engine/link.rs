@@ -82,19 +82,32 @@ async fn receive_frames<T: Real>(
 
 /// Reads the next frame. Nothing is allocated before its head has been checked.
 async fn frame<T: Real>(shared: &Shared<T>, receiver: &mut Receiver<'_>) -> Result<Arrival<T>, LinkEnd> {
-    let bytes = receiver.head().await?;
-    let head =
-        Head::decode::<T>(&bytes).map_err(|error| LinkEnd::Fault(Fault::RefusedByUs(error.to_string())))?;
+    let head = head::<T>(receiver).await?;
     if head.kind == Kind::Data {
         let mut piece = shared.lock().session.buffer();
         piece.resize(head.length / size_of::<T>(), T::zero());
         receiver.payload(bytemuck::cast_slice_mut(&mut piece)).await?;
         Ok(Arrival::Data { exchange: head.a, offset: head.b, piece })
     } else {
-        let mut payload = vec![0; head.length];
-        receiver.payload(&mut payload).await?;
-        Ok(Arrival::Control(head, payload))
+        Ok(Arrival::Control(head, payload(receiver, &head).await?))
     }
+}
+
+/// Reads the next frame, where no pieces of messages come.
+pub(super) async fn control_frame<T: Real>(receiver: &mut Receiver<'_>) -> Result<(Head, Vec<u8>), LinkEnd> {
+    let head = head::<T>(receiver).await?;
+    Ok((head, payload(receiver, &head).await?))
+}
+
+async fn head<T: Real>(receiver: &mut Receiver<'_>) -> Result<Head, LinkEnd> {
+    let bytes = receiver.head().await?;
+    Head::decode::<T>(&bytes).map_err(|error| LinkEnd::Fault(Fault::RefusedByUs(error.to_string())))
+}
+
+async fn payload(receiver: &mut Receiver<'_>, head: &Head) -> Result<Vec<u8>, LinkEnd> {
+    let mut payload = vec![0; head.length];
+    receiver.payload(&mut payload).await?;
+    Ok(payload)
 }
 
 /// Passes frames from the session to the connection.

@@ -12,9 +12,12 @@ mod error;
 mod leave;
 mod link;
 mod metrics;
+mod notice_board;
+mod notices;
 mod observe;
 mod pace;
 mod panics;
+mod purpose;
 mod quic;
 mod reach;
 mod shared;
@@ -98,6 +101,8 @@ pub struct Settings {
     pub status: Option<PathBuf>,
     /// Address on which metrics are served as Prometheus text over HTTP.
     pub metrics: Option<SocketAddr>,
+    /// Whether [notices](crate::board) are exchanged, and among how many agents. The same at all agents.
+    pub notices: Option<usize>,
 }
 
 /// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
@@ -144,7 +149,8 @@ impl<T: Real> NetworkEngine<T> {
         let threads = panics::name_threads();
         let runtime = network_threads(&threads)?;
         let ids = neighbours.keys().copied();
-        let shared = Arc::new(Shared::new(names, session, ids, mark, admission.clone(), threads));
+        let (room, agents) = (admission.clone(), settings.notices);
+        let shared = Arc::new(Shared::new(names, session, ids, mark, room, threads, agents));
         let (key, listen) = (settings.key.clone(), settings.listen);
         let start = Start { key, listen, relay, listed, admission };
         let endpoint = Arc::new(runtime.block_on(Endpoint::bind(settings.transport, start))?);
@@ -156,7 +162,9 @@ impl<T: Real> NetworkEngine<T> {
         runtime.spawn(accept::run(shared.clone(), endpoint.clone()));
         for (id, peer) in &settings.neighbours {
             runtime.spawn(dial::keep_connected(shared.clone(), endpoint.clone(), *id, peer.clone()));
+            runtime.spawn(notices::keep_connected(shared.clone(), endpoint.clone(), *id, peer.clone()));
         }
+        runtime.spawn(notices::post_regularly(shared.clone()));
         drop(guard);
         tracing::info!(agent = me, %address, incarnation, "listening");
         Ok(Self {
@@ -205,13 +213,22 @@ impl<T: Real> NetworkEngine<T> {
 
     /// The status of this agent.
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.shared.status_and_notices()
+    }
+
+    /// Something that says the status of this agent as long as it is kept, for servers.
+    pub fn reporter(&self) -> impl Fn() -> Status + Send + Sync + use<T> {
+        let shared = self.shared.clone();
+        move || shared.status_and_notices()
     }
 
     /// Stays until every neighbour has confirmed that the last message is part of a checkpoint, and knows that this agent leaves, or
     /// has been away for the linger time; closes all connections cleanly.
     pub fn leave(mut self) -> Result<Departure, NetworkEngineError> {
         let unconfirmed = Leaving::new(&self.shared, &self.folder).leave(self.linger, self.timeout);
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(notices::end(&self.shared));
+        }
         // Attempts to reach neighbours that have left are not worth waiting for.
         if let Some(runtime) = self.runtime.as_ref().filter(|_| self.shared.lock().was_linked()) {
             let _ = runtime.block_on(async { tokio::time::timeout(CLOSING, self.endpoint.close()).await });
@@ -358,6 +375,7 @@ mod tests {
             pace: Pace::Rounds,
             status: None,
             metrics: None,
+            notices: None,
         };
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         let terms = Terms { run: "r".into(), dim: 1, precision: "f64".into(), facts: BTreeMap::new() };

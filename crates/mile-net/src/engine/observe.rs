@@ -19,6 +19,12 @@ use crate::status::{Activity, Awaited, Neighbour, Status};
 const ANSWER: Duration = Duration::from_secs(2);
 
 impl<T: Real> Shared<T> {
+    /// What this agent reports about itself, and the notices of all agents.
+    pub(super) fn status_and_notices(&self) -> Status {
+        let notices = self.notices.as_ref().map(|notices| notices.board().all(self.now()));
+        Status { notices: notices.unwrap_or_default(), ..self.status() }
+    }
+
     pub(super) fn status(&self) -> Status {
         let core = self.lock();
         let (now, view) = (self.now(), &core.view);
@@ -44,6 +50,7 @@ impl<T: Real> Shared<T> {
             spent: view.spent_by(now),
             own_loss: view.own_loss.filter(|loss| loss.is_finite()),
             resident_bytes: resident_bytes(),
+            notices: Vec::new(),
         }
     }
 }
@@ -132,7 +139,7 @@ pub(super) fn serve_status<T: Real>(
                 sleep(ANSWER).await;
                 continue;
             };
-            let text = shared.status().text();
+            let text = shared.status_and_notices().text();
             let _ = timeout(ANSWER, stream.write_all(&text)).await;
         }
     });

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::admission::Admission;
 use super::close::LinkEnd;
+use super::notice_board::Notices;
 use crate::gossip::Estimate;
 use crate::handshake::Mark;
 use crate::protocol::{Fault, Finished, Link, Millis, Protocol};
@@ -28,6 +29,8 @@ pub(super) struct Shared<T> {
     pub(super) admission: Arc<Admission>,
     /// The name of the network's threads.
     pub(super) threads: String,
+    /// What agents say about themselves, if they gossip.
+    pub(super) notices: Option<Notices>,
     core: Mutex<Core<T>>,
     /// Wakes the computing thread.
     ready: Condvar,
@@ -104,6 +107,7 @@ impl<T: Real> Shared<T> {
         mark: Mark,
         admission: Arc<Admission>,
         threads: String,
+        agents: Option<usize>,
     ) -> Self {
         let view = View {
             job: 0,
@@ -129,7 +133,8 @@ impl<T: Real> Shared<T> {
         };
         let begun = Instant::now();
         let (core, ready) = (Mutex::new(core), Condvar::new());
-        Self { me, run, incarnation, begun, admission, threads, core, ready }
+        let notices = agents.map(|agents| Notices::new(me, agents));
+        Self { me, run, incarnation, begun, admission, threads, notices, core, ready }
     }
 
     pub(super) fn now(&self) -> Millis {

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 
 use super::close::LinkEnd;
+use super::purpose::Purpose;
 use super::start::Start;
 use super::{NetworkEngineError, Peer, quic, tcp};
 use crate::frame::HEAD;
@@ -47,10 +48,10 @@ impl Endpoint {
     }
 
     /// Connects to a neighbour, whose key is proven when this returns.
-    pub(super) async fn connect(&self, peer: &Peer) -> Result<Connection, LinkEnd> {
+    pub(super) async fn connect(&self, peer: &Peer, purpose: Purpose) -> Result<Connection, LinkEnd> {
         match self {
-            Self::Quic(endpoint) => endpoint.connect(peer).await.map(Connection::Quic),
-            Self::Tcp(endpoint) => endpoint.connect(peer).await.map(Connection::Tcp),
+            Self::Quic(endpoint) => endpoint.connect(peer, purpose).await.map(Connection::Quic),
+            Self::Tcp(endpoint) => endpoint.connect(peer, purpose).await.map(Connection::Tcp),
         }
     }
 
@@ -103,11 +104,15 @@ impl Incoming {
         }
     }
 
-    /// The handshake. Returns who it is, and the connection; none if it is not listed, or too slow.
-    pub(super) async fn admit(self) -> Option<(usize, Connection)> {
+    /// The handshake. Returns who it is, what it wants, and the connection; none if it is not listed, or too slow.
+    pub(super) async fn admit(self) -> Option<(usize, Purpose, Connection)> {
         match self {
-            Self::Quic(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Quic(by))),
-            Self::Tcp(incoming) => incoming.admit().await.map(|(id, by)| (id, Connection::Tcp(by))),
+            Self::Quic(incoming) => {
+                incoming.admit().await.map(|(id, purpose, by)| (id, purpose, Connection::Quic(by)))
+            }
+            Self::Tcp(incoming) => {
+                incoming.admit().await.map(|(id, purpose, by)| (id, purpose, Connection::Tcp(by)))
+            }
         }
     }
 }

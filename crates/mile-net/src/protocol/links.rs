@@ -69,6 +69,13 @@ impl<T: Real> Protocol<T> {
         self.neighbours.get(&neighbour).is_some_and(|neighbour| neighbour.link.is_some())
     }
 
+    /// Whether there is such a link, and this end has opened it.
+    pub fn dialled(&self, neighbour: usize) -> bool {
+        let link = self.neighbours.get(&neighbour).and_then(|neighbour| neighbour.link);
+        let state = link.and_then(|link| self.links.get(&link));
+        state.is_some_and(|state| state.dialled_by_smaller == (self.me < neighbour))
+    }
+
     /// A buffer for the next piece that arrives, of any length and content.
     pub fn buffer(&mut self) -> Vec<T> {
         self.spare.pop().unwrap_or_default()
@@ -155,6 +162,7 @@ impl<T: Real> Protocol<T> {
             }
             Kind::Verdict => self.hear_verdict(id, head.a, payload),
             Kind::Hello => return refuse("a second HELLO"),
+            Kind::Notices => return refuse("notices have a connection of their own"),
             Kind::Refuse | Kind::Data => {}
         }
         Ok(())

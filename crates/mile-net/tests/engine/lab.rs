@@ -119,6 +119,7 @@ impl Lab {
             pace: self.pace,
             status: None,
             metrics: None,
+            notices: None,
         }
     }
 

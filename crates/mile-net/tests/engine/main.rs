@@ -2,6 +2,7 @@
 
 mod disk;
 mod lab;
+mod notices;
 mod refusals;
 mod runs;
 mod seeing;

@@ -19,8 +19,9 @@ pub(super) use self::stream::{Connection, Receiver, Sender};
 use self::stream::{REFUSED, ended};
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
+use super::purpose::Purpose;
 use super::start::Start;
-use super::{ALPN, NetworkEngineError, Peer, reach};
+use super::{NetworkEngineError, Peer, reach};
 
 /// An endpoint of iroh.
 pub(super) struct Endpoint {
@@ -40,7 +41,7 @@ impl Endpoint {
         let invalid = |error: InvalidSocketAddr| failed(error.into());
         let mut builder = iroh::Endpoint::builder(presets::Minimal)
             .secret_key(key)
-            .alpns(vec![ALPN.to_vec()])
+            .alpns(Purpose::alpns())
             .relay_mode(mode)
             .transport_config(quic_settings())
             .hooks(AllowList { listed: listed.clone(), admission: admission.clone() })
@@ -60,7 +61,7 @@ impl Endpoint {
         self.address
     }
 
-    pub(super) async fn connect(&self, peer: &Peer) -> Result<Connection, LinkEnd> {
+    pub(super) async fn connect(&self, peer: &Peer, purpose: Purpose) -> Result<Connection, LinkEnd> {
         let (found, problems) = reach::resolve(&peer.addresses).await;
         let relays = self.relay.clone().map(TransportAddr::Relay);
         let addresses: Vec<TransportAddr> =
@@ -70,7 +71,7 @@ impl Endpoint {
         }
         let connecting = async {
             let address = EndpointAddr::from_parts(peer.key, addresses);
-            let connecting = self.endpoint.connect(address, ALPN).await;
+            let connecting = self.endpoint.connect(address, purpose.alpn()).await;
             let connection = connecting.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
             let streams = connection.open_bi().await.map_err(ended)?;
             Ok(Connection::new(connection, streams))
@@ -128,7 +129,7 @@ impl Incoming {
         None
     }
 
-    pub(super) async fn admit(self) -> Option<(usize, Connection)> {
+    pub(super) async fn admit(self) -> Option<(usize, Purpose, Connection)> {
         let failed = || self.admission.count_failed_handshake();
         let Ok(accepting) = self.incoming.accept() else {
             failed();
@@ -143,8 +144,9 @@ impl Incoming {
             }
         };
         let neighbour = self.listed.get(&connection.remote_id()).copied()?;
+        let purpose = Purpose::agreed(Some(connection.alpn()))?;
         match timeout(HANDSHAKE, connection.accept_bi()).await {
-            Ok(Ok(streams)) => Some((neighbour, Connection::new(connection, streams))),
+            Ok(Ok(streams)) => Some((neighbour, purpose, Connection::new(connection, streams))),
             _ => {
                 failed();
                 None

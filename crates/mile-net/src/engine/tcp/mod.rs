@@ -22,8 +22,9 @@ pub use self::tls::tls_client;
 
 use super::admission::{Admission, HANDSHAKE, Listed};
 use super::close::{LinkEnd, NOT_LISTED};
+use super::purpose::Purpose;
 use super::start::Start;
-use super::{ALPN, NetworkEngineError, Peer, reach};
+use super::{NetworkEngineError, Peer, reach};
 use crate::protocol::Fault;
 
 /// Most connections that the system has made and that wait to be accepted.
@@ -58,14 +59,15 @@ impl Endpoint {
     }
 
     /// Tries the addresses one after the other.
-    pub(super) async fn connect(&self, peer: &Peer) -> Result<Connection, LinkEnd> {
+    pub(super) async fn connect(&self, peer: &Peer, purpose: Purpose) -> Result<Connection, LinkEnd> {
         let (found, mut problems) = reach::resolve(&peer.addresses).await;
         if found.is_empty() {
             return Err(LinkEnd::Lost(reach::no_address(&problems)));
         }
-        let tls = tls::tls_client(&self.key, peer.key).map_err(|error| LinkEnd::Lost(error.to_string()))?;
+        let tls =
+            tls::client(&self.key, peer.key, purpose).map_err(|error| LinkEnd::Lost(error.to_string()))?;
         for address in found {
-            match timeout(reach::ATTEMPT, dial(address, tls.clone())).await {
+            match timeout(reach::ATTEMPT, dial(address, tls.clone(), purpose)).await {
                 Ok(Ok(stream)) => return Ok(Connection::new(stream)),
                 Ok(Err(error)) => problems.push(explain(&error, address)),
                 Err(_) => problems.push(reach::silence(&address.to_string(), "TCP")),
@@ -102,20 +104,20 @@ impl Incoming {
         self.from.ip().to_canonical()
     }
 
-    pub(super) async fn admit(self) -> Option<(usize, Connection)> {
+    pub(super) async fn admit(self) -> Option<(usize, Purpose, Connection)> {
         let handshake = async {
             self.stream.set_nodelay(true).ok()?;
             let stream = TlsAcceptor::from(self.tls).accept(self.stream).await.ok()?;
             let state: &CommonState = stream.get_ref().1;
-            let key = tls::key_of(state.peer_certificates()).filter(|_| speaks_mile(state))?;
-            Some((key, Connection::new(TlsStream::Server(stream))))
+            let (key, purpose) = (tls::key_of(state.peer_certificates())?, agreed(state)?);
+            Some((key, purpose, Connection::new(TlsStream::Server(stream))))
         };
-        let Some((key, connection)) = timeout(HANDSHAKE, handshake).await.ok().flatten() else {
+        let Some((key, purpose, connection)) = timeout(HANDSHAKE, handshake).await.ok().flatten() else {
             self.admission.count_failed_handshake();
             return None;
         };
         match self.listed.get(&key) {
-            Some(neighbour) => Some((*neighbour, connection)),
+            Some(neighbour) => Some((*neighbour, purpose, connection)),
             None => {
                 self.admission.count_stranger(key);
                 connection.close(LinkEnd::Fault(Fault::RefusedByUs(NOT_LISTED.into()))).await;
@@ -126,7 +128,11 @@ impl Incoming {
 }
 
 /// Connects, and makes sure that the neighbour answers.
-async fn dial(address: SocketAddr, tls: Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
+async fn dial(
+    address: SocketAddr,
+    tls: Arc<ClientConfig>,
+    purpose: Purpose,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     // The system may choose the very port that is dialled, if no process listens on it.
     if stream.local_addr()? == address {
@@ -134,15 +140,15 @@ async fn dial(address: SocketAddr, tls: Arc<ClientConfig>) -> std::io::Result<Tl
     }
     stream.set_nodelay(true)?;
     let stream = TlsConnector::from(tls).connect(ServerName::IpAddress(address.ip().into()), stream).await?;
-    if !speaks_mile(stream.get_ref().1) {
+    if agreed(stream.get_ref().1) != Some(purpose) {
         return Err(std::io::Error::new(ErrorKind::InvalidData, "another protocol"));
     }
     Ok(TlsStream::Client(stream))
 }
 
-/// Whether both ends have agreed on the protocol.
-fn speaks_mile(state: &CommonState) -> bool {
-    state.alpn_protocol() == Some(ALPN)
+/// What both ends have agreed on.
+fn agreed(state: &CommonState) -> Option<Purpose> {
+    Purpose::agreed(state.alpn_protocol())
 }
 
 /// What it means that a connection could not be made.

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{
     ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
-use crate::engine::ALPN;
+use crate::engine::purpose::Purpose;
 
 /// The end that accepts: it asks for a key and accepts any. Whether the key is listed is decided after the handshake, when it is proven.
 pub(super) fn server(key: &SecretKey) -> Result<Arc<ServerConfig>, Error> {
@@ -29,7 +29,7 @@ pub(super) fn server(key: &SecretKey) -> Result<Arc<ServerConfig>, Error> {
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(Arc::new(Proof { expected: None, algorithms: algorithms() }))
         .with_cert_resolver(Arc::new(OwnKey::new(key)));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = Purpose::alpns();
     // No session is resumed.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -37,13 +37,22 @@ pub(super) fn server(key: &SecretKey) -> Result<Arc<ServerConfig>, Error> {
 
 /// The end that dials: TLS with this key, only to the owner of the expected key.
 pub fn tls_client(key: &SecretKey, expected: PublicKey) -> Result<Arc<ClientConfig>, Error> {
+    client(key, expected, Purpose::Link)
+}
+
+/// The same, for a purpose.
+pub(super) fn client(
+    key: &SecretKey,
+    expected: PublicKey,
+    purpose: Purpose,
+) -> Result<Arc<ClientConfig>, Error> {
     let proof = Proof { expected: Some(expected), algorithms: algorithms() };
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(proof))
         .with_client_cert_resolver(Arc::new(OwnKey::new(key)));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![purpose.alpn().to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(Arc::new(config))
