@@ -22,6 +22,7 @@ _OPTIMIZER = (
     "mile, led, k-gt and local-dsgd take optimizer='adamw', and mile.torch.Problem any optimizer for every method: "
     "optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)"
 )
+_CLIP = "mile, led, k-gt and local-dsgd have clip, and so has mile.torch.Problem, for every method"
 _IN_METHODS = 'it belongs to a method: algorithms=[mile.method("mile", step_size=0.1, local_steps=5)]'
 _HINTS = {
     "adam": f"Adam is a local optimiser, not a method; {_OPTIMIZER}",
@@ -31,9 +32,9 @@ _HINTS = {
     "fedavg": "local-dsgd is FedAvg without a server",
     "optimizer": _OPTIMIZER,
     "optimiser": _OPTIMIZER,
-    "clip": "pass clip to mile.torch.Problem",
-    "max_grad_norm": "pass clip to mile.torch.Problem",
-    "weight_decay": "it belongs to the problem: l2 of mile.Table, or the optimizer of mile.torch.Problem",
+    "clip": _CLIP,
+    "max_grad_norm": _CLIP,
+    "weight_decay": "use optimizer={'name': 'adamw', 'decay': 0.01} of mile, led, k-gt and local-dsgd, the optimizer of mile.torch.Problem, or l2 of mile.Table",
     "scheduler": "use schedule, such as schedule={'kind': 'cosine', 'warmup': 10}, or pass scheduler to mile.torch.Problem",
     "batch_size": "it belongs to the problem: batch",
     "max_steps": "runs are counted in rounds of local_steps mini-batches",

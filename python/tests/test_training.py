@@ -109,9 +109,10 @@ def test_schedulers_and_clipping_are_those_of_pytorch() -> None:
         problem(scheduler=scheduler)
 
 
-def test_plain_sgd_as_an_optimiser_is_the_method_without_one() -> None:
+@pytest.mark.parametrize("steps", [3, [3, 1, 2, 3]])
+def test_plain_sgd_as_an_optimiser_is_the_method_without_one(steps: Any) -> None:
     graph = mile.graph("ring", agents=4)
-    method: dict[str, Any] = {"local_steps": 3, "xi": 0.1, "gamma": 1.0}
+    method: dict[str, Any] = {"local_steps": steps, "xi": 0.1, "gamma": 1.0}
     own = run(problem(optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.05)), mile.method("mile", **method), network=graph, out="own")
     plain = run(problem(), mile.method("mile", step_size=0.05, **method), network=graph, out="plain")
     assert np.abs(own.x() - plain.x()).max() < 1e-12
