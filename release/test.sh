@@ -8,7 +8,7 @@ root=$PWD
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$(realpath "${MILE_DIST:-$target/dist}")
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-readonly MOST_MIB=30 SUITE=trixie USER_ID=10001
+readonly MOST_MB=30 SUITE=trixie USER_ID=10001
 say() { echo "release: $*"; }
 cannot() { say "cannot run: $*"; exit 77; }
 fail() { say "FAILED: $*"; exit 1; }
@@ -79,14 +79,14 @@ has() {
 test_wheel() {
     local wheel=("$dist"/mile_learn-"$version"-*.whl) venv=$work/venv begun
     [ ${#wheel[@]} = 1 ] && [ -f "${wheel[0]}" ] || fail "expected one wheel in $dist, got ${wheel[*]}"
-    local mib=$(($(stat -c %s "${wheel[0]}") / 1024 / 1024))
-    [ $mib -lt $MOST_MIB ] || fail "the wheel has $mib MiB, expected less than $MOST_MIB"
+    local mb=$(($(stat -c %s "${wheel[0]}") / 1000 / 1000))
+    [ $mb -lt $MOST_MB ] || fail "the wheel has $mb MB, expected less than $MOST_MB"
     python3 -m venv "$venv"
     # What it depends on, first: how long that takes depends on the network.
     "$venv/bin/pip" install --quiet --disable-pip-version-check 'numpy>=1.24'
     begun=$(date +%s%N)
     "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheel[0]}"
-    say "the wheel has $mib MiB and installs in $((($(date +%s%N) - begun) / 1000000)) ms"
+    say "the wheel has $mb MB and installs in $((($(date +%s%N) - begun) / 1000000)) ms"
     cd "$work"
     [ "$("$venv/bin/mile" -V)" = "mile $version" ] || fail "the command of the wheel is another version"
     "$venv/bin/mile" --version

@@ -1,7 +1,7 @@
 """Records of runs in Weights & Biases and in MLflow, while a run goes on or afterwards.
 
-`mile.run(..., logger="wandb")` logs each record when it is made, and so does `mile.sweep`. `mile log RUN --to wandb` does the same with the records of a run directory, of
-any process: it reads `metrics.jsonl`, and with `--follow` goes on until all jobs have ended. Each job, a method with a seed, is a run of the
+`mile.run(..., logger="wandb")` logs each record when it is made, and so does `mile.sweep`. `mile log RUN --to wandb` does the same with the records of a run directory, or of
+a sweep's, of any process: it reads `metrics.jsonl`, and with `--follow` goes on until all jobs have ended. Each job, a method with a seed, is a run of the
 logger (in a sweep with the point it belongs to), and the steps are rounds.
 """
 
@@ -105,9 +105,21 @@ class Logger:
         self._jobs.clear()
 
 
+def _runs(folder: Path) -> dict[str, Path]:
+    """The run directories in a folder by the names of their points: all that a sweep has begun, or the folder itself, without a name."""
+    if not (folder / "sweep.toml").exists():
+        return {"": folder}
+    points = folder / "points"
+    found = [*points.glob("*/config.toml"), *points.glob("*/fold-*/config.toml")]
+    return {path.parent.relative_to(points).as_posix(): path.parent for path in sorted(found)}
+
+
 def _is_complete(folder: Path) -> bool:
-    """Whether all jobs of a run have ended."""
+    """Whether all jobs of a run, or of all points of a sweep, have ended."""
     try:
+        if (folder / "sweep.toml").exists():
+            points: int = json.loads((folder / "sweep.json").read_text())["points"]
+            return points <= sum(1 for run in _runs(folder).values() if _is_complete(run))
         outcomes = json.loads((folder / "summary.json").read_text())
         experiment = read_settings(folder / "config.toml")
     except (OSError, ValueError):
@@ -117,7 +129,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
-    """The records of a run directory, in the order in which they were made; with `follow`, also those still to come.
+    """The records of a run directory, in the order in which they were made; with `follow`, also those still to come. Those of a sweep name their `point`.
 
     >>> import mile
     >>> from mile.loggers import records
@@ -125,19 +137,25 @@ def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
     >>> [record["round"] for record in records(tmp / "logged", follow=True)]
     [0, 2, 4]
     """
-    folder, place, rest = Path(folder), 0, b""
+    folder = Path(folder)
+    # How far each file has been read, and the beginning of a line that is still being written.
+    read: dict[str, tuple[int, bytes]] = {}
     while True:
-        # Before reading: what was made before the end is in the file.
+        # Before reading: what was made before the end is in the files.
         ended = not follow or _is_complete(folder)
-        path = folder / "metrics.jsonl"
-        if path.exists():
+        for point, run in _runs(folder).items():
+            path = run / "metrics.jsonl"
+            if not path.exists():
+                continue
+            place, rest = read.get(point, (0, b""))
             with path.open("rb") as file:
                 file.seek(place)
                 text = file.read()
-            place += len(text)
             *lines, rest = (rest + text).split(b"\n")
+            read[point] = (place + len(text), rest)
             for line in lines:
-                yield read_record(line.decode())
+                record = read_record(line.decode())
+                yield {"point": point, **record} if point else record
         if ended:
             return
         time.sleep(_INTERVAL)
@@ -153,8 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--follow", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        if not (given.run / "config.toml").exists():
-            raise ValueError(f"{given.run}: expected a run directory, got no config.toml there; give the folder of a run")
+        if not any((given.run / name).exists() for name in ("config.toml", "sweep.toml")):
+            raise ValueError(f"{given.run}: expected a run directory, got no config.toml there; give the folder of a run or of a sweep")
         logger = Logger(given.to, project=given.project, folder=given.run, offline=given.offline)
     except ValueError as error:
         print(f"mile: {error}", file=sys.stderr)

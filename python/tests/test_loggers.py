@@ -121,6 +121,20 @@ def test_the_runs_of_a_sweep_are_told_apart(tmp_path: Path) -> None:
     assert {row["point"] for row in later} == set(again.runs)
 
 
+@pytest.mark.parametrize("more", [{}, {"cv": 2}])
+def test_the_command_logs_a_sweep_that_has_ended(tmp_path: Path, more: dict[str, int]) -> None:
+    (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{k % 5},{k % 3}\n" for k in range(24)))
+    problem = {"kind": "table", "data": str(tmp_path / "rows.csv"), "target": "y", "loss": "least-squares", **({} if more else {"test": 0.25})}
+    out = tmp_path / "sweep"
+    found = mile.sweep(
+        problem=problem, network={"agents": 3}, algorithms=[mile.method("led", step_size=0.01)], rounds=6, eval_every=2, values={"problem.l2": [0.1, 1.0]}, out=out, progress=False, **more,
+    )  # type: ignore[arg-type]  # fmt: skip
+    command = [sys.executable, "-m", "mile", "log", str(out), "--to", "mlflow", "--offline", "--follow"]
+    assert subprocess.run(command, check=False).returncode == 0
+    of_points = {f"{name}, {point}": values for point, run in found.runs.items() for name, values in expected(run, "loss").items()}
+    assert len(of_points) == 2 * more.get("cv", 1) and in_mlflow(out, "loss") == of_points
+
+
 def test_records_of_points_that_compute_together_name_none() -> None:
     seen: list[dict[str, object]] = []
     record = json.dumps({"round": 0, "loss": 1.0})

@@ -121,11 +121,12 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
             every(rule.every.unwrap_or(spec.eval_every()))
         );
     }
-    let edges = plan.network().graph().edges().count();
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let _ = writeln!(
         text,
-        "network: {} agents, {edges} edges{}",
-        plan.network().agents(),
+        "network: {}, {}{}",
+        counted(plan.network().agents(), "agent"),
+        counted(plan.network().graph().edges().count(), "edge"),
         if plan.network().varies() { format!(", {}", plan.network().variation()) } else { String::new() },
     );
     let data = spec.objectives.data_bytes(spec.seeds[0])?;

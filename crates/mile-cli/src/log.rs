@@ -16,10 +16,10 @@ except ModuleNotFoundError as error:
 sys.exit(main(sys.argv[1:]))
 ";
 
-/// Logs the records of a run.
+/// Logs the records of a run, or of all points of a sweep.
 #[derive(Args)]
 pub(crate) struct LogArguments {
-    /// Run directory; the run may still be going on
+    /// Run directory, or that of a sweep; it may still be going on
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Logger to send the records to
@@ -31,7 +31,7 @@ pub(crate) struct LogArguments {
     /// Work offline: write wandb/ or mlflow.db in the run directory
     #[arg(long)]
     offline: bool,
-    /// Keep sending records until all jobs of the run have ended
+    /// Keep sending records until all jobs have ended
     #[arg(long)]
     follow: bool,
 }

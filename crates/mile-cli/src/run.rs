@@ -217,7 +217,7 @@ pub(crate) fn read_experiment(
     let Some(path) = path else {
         return Ok((parse_table(DEFAULT, &set)?, PathBuf::new()));
     };
-    let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+    let text = mile_lab::reading::text(path).map_err(|source| LabError::Directory {
         path: path.to_owned(),
         problem: format!("cannot read the experiment file: {source}"),
     })?;

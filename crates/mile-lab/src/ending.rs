@@ -6,6 +6,8 @@
 //!   quarter before. Under noise alone that is a matter of chance, with probability 1/20 for three records in each quarter and
 //!   1/252 for five; with fewer than three records, nothing is said about a loss that is noisy.
 //! * Changes of up to a thousandth of the loss's whole range in the run are ignored.
+//! * The gradient norm is still falling if its last quarter is, in the same way, below the quarter before, by a tenth or more: a run that
+//!   converges slowly, with a loss whose changes are too small to count, is told from one that has come to rest beside the solution.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,8 @@ const LEAST_NOISY: usize = 3;
 /// A change of the loss smaller than this share of its whole range does not count, and a job has settled once its loss stays so
 /// close to its last one.
 const SETTLED: f64 = 1e-3;
+/// A gradient norm whose mean over the last quarter is above this share of that over the quarter before counts as level.
+const SHRINKS: f64 = 0.9;
 /// A job whose gradient norm is still above this share of its start is far from converged.
 const FAR: f64 = 0.1;
 
@@ -42,6 +46,9 @@ pub struct Ending {
     /// The norm of the gradient at the average model, divided by its norm at the start; none if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_left: Option<f64>,
+    /// Where that norm was going; none if it is not recorded, or if there are too few records to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<Trend>,
     /// The root of the consensus error, divided by that of the largest recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disagreement_left: Option<f64>,
@@ -121,8 +128,9 @@ impl History {
         Ending {
             stop_reached: None,
             gradient_left: gradients.and_then(|(first, last)| left(last, first)),
+            gradient: gradient_trend(&kept, is_noisy),
             disagreement_left: left(last.disagreement, most),
-            loss: trend(&kept, is_noisy),
+            loss: loss_trend(&kept, is_noisy),
             settled: settled(&kept),
         }
     }
@@ -134,31 +142,50 @@ fn left(now: f64, before: f64) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
+/// The smallest and the largest of some values.
+fn extremes(values: &[f64]) -> (f64, f64) {
+    let wider = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), wider)
+}
+
 /// The difference of the largest and the smallest loss.
 fn range(records: &[Glance]) -> f64 {
-    let (low, high) = extremes(records);
+    let (low, high) = extremes(&records.iter().map(|glance| glance.loss).collect::<Vec<_>>());
     high - low
 }
 
-fn extremes(records: &[Glance]) -> (f64, f64) {
-    let wider = |(low, high): (f64, f64), glance: &Glance| (low.min(glance.loss), high.max(glance.loss));
-    records.iter().fold((f64::INFINITY, f64::NEG_INFINITY), wider)
+fn loss_trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
+    let least = SETTLED * range(kept);
+    trend(kept, is_noisy, |glance| Some(glance.loss), |before, after| (before - after).abs() > least)
 }
 
-fn trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
+fn gradient_trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
+    let counts = |before: f64, after: f64| before.min(after) < SHRINKS * before.max(after);
+    trend(kept, is_noisy, |glance| glance.gradient, counts)
+}
+
+/// Where a value was going in the last quarter of the rounds; `counts`: whether the difference of the means of two quarters does.
+fn trend(
+    kept: &[Glance],
+    is_noisy: bool,
+    value: impl Fn(&Glance) -> Option<f64>,
+    counts: impl Fn(f64, f64) -> bool,
+) -> Option<Trend> {
     let (first, last) = (kept.first()?.round, kept.last()?.round);
     let at = |quarter: u64| first + ((last - first) / 4 * quarter + (last - first) % 4 * quarter / 4);
-    let within = |from: u64, to: u64| -> Vec<Glance> {
-        kept.iter().copied().filter(|glance| glance.round > from && glance.round <= to).collect()
+    let all: Vec<(u64, f64)> =
+        kept.iter().map(|glance| Some((glance.round, value(glance)?))).collect::<Option<_>>()?;
+    let within = |from: u64, to: u64| -> Vec<f64> {
+        all.iter().filter(|(round, _)| *round > from && *round <= to).map(|(_, value)| *value).collect()
     };
     let (before, after) = (within(at(2), at(3)), within(at(3), last));
     let least = if is_noisy { LEAST_NOISY } else { 1 };
-    if before.len() < least || after.len() < least || kept.iter().any(|glance| !glance.loss.is_finite()) {
+    if before.len() < least || after.len() < least || all.iter().any(|(_, value)| !value.is_finite()) {
         return None;
     }
-    let mean = |records: &[Glance]| records.iter().map(|g| g.loss).sum::<f64>() / records.len() as f64;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let ((low, high), (later_low, later_high)) = (extremes(&before), extremes(&after));
-    Some(match (mean(&before) - mean(&after)).abs() > SETTLED * range(kept) {
+    Some(match counts(mean(&before), mean(&after)) {
         true if later_high < low => Trend::Falling,
         true if later_low > high => Trend::Rising,
         _ => Trend::Level,
@@ -195,6 +222,24 @@ mod tests {
         // Noise around a floor, and a fall that is hidden by it.
         assert_eq!(of(|round| 0.1 * ((round * round) as f64).sin() + 1.0).loss, Some(Trend::Level));
         assert_eq!(of(|round| if round == 0 { 1.0 } else { f64::NAN }).loss, None);
+    }
+
+    #[test]
+    fn a_gradient_that_still_falls_is_told_from_one_that_has_settled() {
+        let of = |gradient: fn(u64) -> f64| {
+            let at =
+                |round| Record { grad_norm_sq: Some(gradient(round).powi(2)), ..record("a", 0, round, 1.0) };
+            let ending = History::of(&(0..=100).step_by(5).map(at).collect::<Vec<_>>()).ending(0, false);
+            assert_eq!(ending.loss, Some(Trend::Level));
+            ending.gradient
+        };
+        assert_eq!(of(|round| 0.98f64.powi(round as i32)), Some(Trend::Falling));
+        assert_eq!(of(|round| 0.999f64.powi(round as i32)), Some(Trend::Level), "too slowly to count");
+        assert_eq!(of(|round| 0.3 + 0.5f64.powi(round as i32)), Some(Trend::Level));
+        assert_eq!(of(|round| 1.02f64.powi(round as i32)), Some(Trend::Rising));
+        assert_eq!(of(|round| if round == 50 { f64::NAN } else { 1.0 }), None);
+        let unknown: Vec<Record> = (0..9).map(|round| record("a", 0, round, 1.0)).collect();
+        assert_eq!(History::of(&unknown).ending(0, false).gradient, None);
     }
 
     #[test]

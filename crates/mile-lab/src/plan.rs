@@ -211,7 +211,9 @@ impl Plan {
         let since = (1..epochs.len()).rfind(changed).map_or(0, |k| epochs[k].round + 1);
         let objectives = &self.spec.objectives;
         let mut ending = history.ending(since, objectives.is_stochastic());
-        ending.gradient_left = ending.gradient_left.filter(|_| !objectives.are_networks());
+        if objectives.are_networks() {
+            (ending.gradient_left, ending.gradient) = (None, None);
+        }
         ending.stop_reached = self.spec.stop.map(|_| stop_reached);
         let vanished = match self.spec.precision {
             Precision::F32 => 1e-4,

@@ -47,7 +47,7 @@ fn rows_of<T: Real>(rows: &[T], dim: usize, agents: &[usize]) -> Vec<T> {
 fn from_file<T: Real>(path: &Path, problem: &dyn Problem<T>, agents: &[usize]) -> Result<Vec<T>, LabError> {
     let (count, dim) = (problem.agents(), problem.dim());
     let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
-    let bytes = std::fs::read(path).map_err(LabError::io(path, "read"))?;
+    let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot read it: {error}")))?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| refuse(format!("not a safetensors file: {error}")))?;
     let expected = format!(
@@ -104,6 +104,8 @@ mod tests {
         assert!(start(&[0]).unwrap_err().to_string().contains("x.safetensors"));
         std::fs::write(&path, "no").unwrap();
         assert!(start(&[0]).unwrap_err().to_string().contains("x.safetensors"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(start(&[0]).unwrap_err().is_usage());
     }
 
     #[test]

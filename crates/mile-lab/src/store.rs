@@ -172,6 +172,9 @@ impl Store {
         if folder.join("sweep.toml").exists() {
             return Err(refuse("holds a sweep; give another folder"));
         }
+        if folder.exists() && !folder.is_dir() {
+            return Err(refuse("expected a folder for the run, got a file; choose another --out"));
+        }
         if used && !resume {
             return Err(refuse("already holds a run; add --resume to resume it, or choose another --out"));
         }

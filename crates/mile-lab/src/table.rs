@@ -112,12 +112,15 @@ pub fn ending_remarks(outcomes: &[Outcome]) -> Vec<String> {
         let far: Vec<&Outcome> = unconverged(mine()).filter(|o| o.ending.far().is_some()).collect();
         let (worst, all) = (far.first()?, mine().count());
         let which = if far.len() < all { format!(" ({} of {all} seeds)", far.len()) } else { String::new() };
-        let Ending { stop_reached, gradient_left, loss, .. } = worst.ending;
+        let Ending { stop_reached, gradient_left, gradient, loss, .. } = worst.ending;
         let mut facts = Vec::new();
         if stop_reached == Some(false) {
             facts.push("stop was not reached".to_owned());
         }
-        facts.extend(gradient_left.map(|left| format!("|\u{2207}f| is {} of its start", share(left))));
+        let slow = loss == Some(Trend::Level) && gradient == Some(Trend::Falling);
+        let falls = if slow { " and still falling" } else { "" };
+        let of_its_start = |left| format!("|\u{2207}f| is {} of its start{falls}", share(left));
+        facts.extend(gradient_left.map(of_its_start));
         facts.extend(match loss {
             Some(Trend::Falling) => Some("the loss is still falling".to_owned()),
             Some(Trend::Rising) => Some("the loss is rising".to_owned()),
@@ -127,6 +130,9 @@ pub fn ending_remarks(outcomes: &[Outcome]) -> Vec<String> {
         let help = match loss {
             Some(Trend::Falling) => "more rounds would lower it further",
             Some(Trend::Rising) => "a smaller step size may help",
+            _ if slow => {
+                "more rounds would lower it further, and so would a larger step size if it is stable"
+            }
             _ => "a smaller step size, another method or, with mini-batches, larger ones may help",
         };
         Some(format!(
@@ -342,6 +348,12 @@ pub(crate) mod tests {
         assert_eq!(remarks.len(), 2, "{remarks:?}");
         assert!(remarks[0].starts_with("half ") && remarks[0].contains("(1 of 2 seeds)"), "{}", remarks[0]);
         assert!(remarks[1].starts_with("biased ") && remarks[1].contains("0.50"), "{}", remarks[1]);
+        let slow = Ending { gradient: Some(Trend::Falling), stop_reached: Some(false), ..near };
+        let remark = ending_remarks(&[ended("slow", 0, JobStatus::LastRound, slow)]).concat();
+        assert!(
+            remark.contains("0.010 of its start and still falling") && remark.contains("more rounds"),
+            "{remark}"
+        );
         let text = results_text(&outcomes, 2);
         assert!(text.starts_with(&table.to_string()) && text.contains(&remarks[1]), "{text}");
         assert!(outcomes.iter().all(|outcome| {

@@ -46,7 +46,7 @@ pub enum PartitionError {
     #[error("expected at least one agent for a partition, got 0")]
     NoAgents,
     /// Fewer samples than agents.
-    #[error("{samples} samples cannot be divided among {agents} agents; use at most {samples} agents")]
+    #[error("{samples} samples cannot be divided among {agents} agents; use fewer agents")]
     TooFewSamples {
         /// Number of samples.
         samples: usize,

@@ -31,8 +31,12 @@ pub fn of_pieces<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> String {
 
 /// The digest of a file's contents.
 pub fn of_file(path: &Path) -> Result<String, LabError> {
-    let failed = || LabError::io(path, "read");
-    let about = std::fs::metadata(path).map_err(failed())?;
+    // An experiment names it.
+    let absent = |error: std::io::Error| LabError::Directory {
+        path: path.to_owned(),
+        problem: format!("cannot read it: {error}"),
+    };
+    let about = std::fs::metadata(path).map_err(absent)?;
     let state = (about.len(), about.modified().ok());
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((size, time, digest)) = cache().get(path)
@@ -41,10 +45,10 @@ pub fn of_file(path: &Path) -> Result<String, LabError> {
     {
         return Ok(digest.clone());
     }
-    let mut file = reading::open(path).map_err(failed())?;
+    let mut file = reading::open(path).map_err(absent)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
-        match file.read(&mut buffer).map_err(failed())? {
+        match file.read(&mut buffer).map_err(LabError::io(path, "read"))? {
             0 => break,
             read => hash.update(&buffer[..read]),
         }

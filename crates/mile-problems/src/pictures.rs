@@ -14,6 +14,13 @@ type Pictures = (Vec<String>, Shape, Vec<u8>);
 
 /// Reads a PNG file, or all PNG files of a folder in the order of their names.
 pub(crate) fn read(path: &Path) -> Result<Pictures, LabError> {
+    let nothing = |got: &str| {
+        let expected = "a .npy, .npz, .safetensors or .png file, or a folder of .png files";
+        LabError::Directory { path: path.to_owned(), problem: mile::refusal::expected(expected, got) }
+    };
+    if path.is_file() && !is_png(path) {
+        return Err(nothing("a file with another ending"));
+    }
     let files = if path.is_dir() { listed(path)? } else { vec![path.to_owned()] };
     let mut all: Option<Pictures> = None;
     for file in files {
@@ -27,19 +34,17 @@ pub(crate) fn read(path: &Path) -> Result<Pictures, LabError> {
         names.push(name);
         values.extend(pixels);
     }
-    all.ok_or_else(|| LabError::Directory {
-        path: path.to_owned(),
-        problem:
-            "expected a .npy, .npz, .safetensors or .png file, or a folder of .png files, got no such file"
-                .into(),
-    })
+    all.ok_or_else(|| nothing("no such file"))
+}
+
+fn is_png(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("png"))
 }
 
 fn listed(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let entries = std::fs::read_dir(folder).map_err(LabError::io(folder, "read"))?;
-    let is_png = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("png"));
     let mut files: Vec<PathBuf> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_png).collect();
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_png(path)).collect();
     files.sort();
     Ok(files)
 }

@@ -1,8 +1,8 @@
-//! Opening data files, and the progress of reading large ones.
+//! Opening files of users, and the progress of reading large ones.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,7 @@ impl fmt::Debug for ReadingProgress {
     }
 }
 
-/// Opens a data file. A pipe is refused: opening one waits until somebody writes to it, and data are read more than once.
+/// Opens a file. A pipe is refused: opening one waits until somebody writes to it, and files are read more than once.
 pub fn open(path: &Path) -> std::io::Result<File> {
     let kind = std::fs::metadata(path)?.file_type();
     if kind.is_file() {
@@ -43,6 +43,24 @@ pub fn open(path: &Path) -> std::io::Result<File> {
     }
     let got = if kind.is_dir() { "a folder" } else { "a pipe or device; save its contents to a file" };
     Err(Error::new(ErrorKind::InvalidInput, mile::refusal::expected("a file", got)))
+}
+
+/// The text of a file of UTF-8, such as an experiment file. Other text is refused by what it is: editors and shells of Windows write UTF-16.
+pub fn text(path: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let (valid, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let got = match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16".to_owned(),
+            _ => format!(
+                "a byte that is not in line {}",
+                1 + bytes[..valid].iter().filter(|byte| **byte == b'\n').count()
+            ),
+        };
+        let got = format!("{got}; save it as UTF-8");
+        Error::new(ErrorKind::InvalidData, mile::refusal::expected("text in UTF-8", got))
+    })
 }
 
 /// The progress of reading some files.
@@ -84,6 +102,22 @@ impl Drop for Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_is_not_utf_8_is_named_as_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("e.toml");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            text(&path).map_err(|error| (error.kind(), error.to_string()))
+        };
+        assert_eq!(read("gr\u{f6}\u{df}e".as_bytes()).unwrap(), "gr\u{f6}\u{df}e");
+        let (kind, message) = read(b"\xff\xfea\0").unwrap_err();
+        assert!(kind == ErrorKind::InvalidData && message.contains("UTF-16"), "{message}");
+        let (_, message) = read(b"a = 1\n# gr\xf6\xdfe\n").unwrap_err();
+        assert!(message.contains("line 2") && !message.contains("UTF-16"), "{message}");
+        assert_eq!(text(folder.path()).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn only_slow_reading_is_shown_from_time_to_time_and_at_its_end() {

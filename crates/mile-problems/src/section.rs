@@ -84,6 +84,13 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
 
+    /// A key that is read elsewhere and not here, to be suggested for misspelt ones.
+    pub fn suggest(&self, key: &'static str) {
+        if !self.table.contains_key(key) {
+            self.known.borrow_mut().push(key);
+        }
+    }
+
     fn asks(&self, key: &'static str, form: Form, expected: &str) {
         ASKED.with_borrow_mut(|asked| {
             let asked = asked.iter_mut();

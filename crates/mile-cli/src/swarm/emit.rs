@@ -181,7 +181,7 @@ fn addresses(
     let mut lines: Vec<(String, String)> =
         host.iter().map(|text| ("--host".to_owned(), text.clone())).collect();
     if let Some(path) = hosts {
-        let text = std::fs::read_to_string(path).map_err(|error| LabError::Directory {
+        let text = mile_lab::reading::text(path).map_err(|error| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the hosts file: {error}"),
         })?;

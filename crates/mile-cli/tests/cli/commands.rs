@@ -98,8 +98,15 @@ fn a_run_prints_a_table_and_keeps_its_directory() {
 #[test]
 fn mistakes_exit_with_2_and_one_message_that_names_them() {
     let folder = folder_with("small.toml", SMALL);
-    let cases: [(&[&str], &str); 10] = [
+    std::fs::write(folder.path().join("wide.toml"), b"\xff\xfer\0o\0").unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(folder.path().join("pipe.toml")).status().unwrap();
+    assert!(pipe.success());
+    let cases: [(&[&str], &str); 14] = [
         (&["run", "none.toml"], "none.toml"),
+        (&["run", "wide.toml"], "UTF-16"),
+        (&["run", "pipe.toml"], "a pipe"),
+        (&["run", "small.toml", "--out", "wide.toml"], "--out"),
+        (&["run", "small.toml", "--set", "start.file=none.safetensors"], "none.safetensors"),
         (&["run", "small.toml", "--set", "rounds=x"], "small.toml: rounds: "),
         (&["run", "small.toml", "--set", "algorithm.led.beta=7"], "small.toml: algorithm[1].beta: "),
         (&["run", "small.toml", "--out", "fresh", "--resume"], "fresh: "),

@@ -243,6 +243,25 @@ fn rows_that_are_left_out_are_counted_and_said() {
     assert!(said.contains("7 rows") && said.contains("52") && said.contains("1 line "), "{said}");
 }
 
+#[test]
+fn too_few_rows_to_hold_out_or_to_train_on_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "d.csv", "x,y", |k| format!("{k},{}", k % 5));
+    let run = |test: f64| {
+        std::fs::write(folder.path().join("e.toml"), format!("{}\ntest = {test}", experiment("d.csv")))
+            .unwrap();
+        let output = mile(folder.path(), &["run", "e.toml"]);
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = run(0.001);
+    assert!(code == Some(0) && said.contains("test holds out"), "{said}");
+    let (code, said) = run(0.02);
+    assert!(code == Some(0) && !said.contains("test holds out"), "{said}");
+    // One row of sixty is left for two agents.
+    let (code, said) = run(0.99);
+    assert!(code == Some(2) && said.contains("network.agents: ") && said.contains("59 held out"), "{said}");
+}
+
 /// A small experiment on a file, which ends in its section `[problem]`.
 fn experiment(data: &str) -> String {
     format!(

@@ -269,7 +269,7 @@ impl AgentSpec {
     /// folder.
     pub fn load(path: &Path, kinds: &Kinds, catalogue: &Catalogue) -> Result<(Spec, Self), LabError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+        let text = crate::reading::text(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the agent's file: {source}"),
         })?;

@@ -42,6 +42,13 @@ impl AlgorithmSpec {
     pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
         let expected = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", expected))?;
+        if value.is_table() {
+            return Err(LabError::expected(
+                "algorithm",
+                expected,
+                "[algorithm]; write two brackets on each side",
+            ));
+        }
         let list = value.as_array().filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| top.refuse("algorithm", value, expected))?;
         let mut algorithms: Vec<Self> = Vec::new();

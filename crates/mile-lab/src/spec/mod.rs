@@ -138,6 +138,7 @@ impl Spec {
         let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
+        top.suggest("sweep"); // which sweeps have taken out
         top.finish()?;
         Ok(Self {
             name,
@@ -264,7 +265,7 @@ impl Spec {
         kinds: &Kinds,
         catalogue: &Catalogue,
     ) -> Result<Self, LabError> {
-        let text = std::fs::read_to_string(path).map_err(|source| LabError::Directory {
+        let text = crate::reading::text(path).map_err(|source| LabError::Directory {
             path: path.to_owned(),
             problem: format!("cannot read the experiment file: {source}"),
         })?;

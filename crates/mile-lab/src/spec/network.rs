@@ -410,7 +410,7 @@ fn in_text_file<T, E: std::fmt::Display>(
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, LabError> {
     let bad = |problem: String| DataFileError { file: path.to_owned(), place: None, column: None, problem };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot read it: {error}")))?;
+    let text = crate::reading::text(path).map_err(|error| bad(format!("cannot read it: {error}")))?;
     Ok(parse(&text).map_err(|error| bad(error.to_string()))?)
 }
 

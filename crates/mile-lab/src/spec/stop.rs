@@ -26,7 +26,10 @@ impl StopRule {
         let expected = "a table such as { grad_norm = 1e-6 }, with grad_norm, consensus or loss_change";
         let Some(value) = section.value("stop") else { return Ok(None) };
         let table = value.as_table().filter(|table| table.keys().any(|key| key != "every"));
-        let table = table.ok_or_else(|| section.refuse("stop", value, expected))?;
+        let table = table.ok_or_else(|| match value {
+            Value::Table(_) => LabError::expected(section.path("stop"), expected, "none of them"),
+            _ => section.refuse("stop", value, expected),
+        })?;
         let reader = Section::new(section.path("stop"), table);
         let tolerance = |key: &'static str| {
             let expected = "a positive number";

@@ -170,8 +170,7 @@ fn edge_of(value: &Value) -> Option<(usize, usize, f64, f64)> {
 /// The lines of a file with a fixed number of numbers on each; `#` begins a comment.
 fn lines<const COUNT: usize>(path: &Path, expected: &str) -> Result<Vec<(usize, [f64; COUNT])>, LabError> {
     let bad = |place, problem: String| bad_file(path, place, problem);
-    let text =
-        std::fs::read_to_string(path).map_err(|error| bad(None, format!("cannot read it: {error}")))?;
+    let text = crate::reading::text(path).map_err(|error| bad(None, format!("cannot read it: {error}")))?;
     let mut found = Vec::new();
     for (k, line) in text.lines().enumerate() {
         let content = line.split('#').next().unwrap_or_default().trim();

@@ -101,9 +101,10 @@ impl Sweep {
     }
 
     /// The first key whose values change what is minimised, so that losses at different points are not comparable. Of the keys of
-    /// `[problem]` only `batch` does not.
+    /// `[problem]` only `batch` does not, and f is a mean over the agents.
     pub(crate) fn objective_key(&self) -> Option<&str> {
-        let changes = |key: &&str| *key != "problem.batch" && key.starts_with("problem.");
+        let changes =
+            |key: &&str| *key == "network.agents" || *key != "problem.batch" && key.starts_with("problem.");
         self.values.iter().map(|(key, _)| key.as_str()).find(changes)
     }
 

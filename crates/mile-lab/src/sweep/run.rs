@@ -309,6 +309,9 @@ fn at_once<R: Send>(points: &[Watched], run: impl Fn(&Point, &Plan, &dyn Observe
 /// Creates the folder of a sweep, or checks that it holds one, and locks it.
 fn open(folder: &Path, resume: bool) -> Result<FolderLock, LabError> {
     let refuse = |problem: &str| LabError::Directory { path: folder.to_owned(), problem: problem.into() };
+    if folder.exists() && !folder.is_dir() {
+        return Err(refuse("expected a folder for the sweep, got a file; choose another --out"));
+    }
     let used = folder.join("sweep.toml").exists();
     if (used && !resume) || folder.join("config.toml").exists() {
         return Err(refuse("already holds a run; add --resume to resume a sweep, or choose another --out"));
@@ -328,7 +331,7 @@ mod tests {
     fn sweep(key: &str) -> SweepPlan {
         let text = format!(
             "rounds = 40\n[network]\nagents = 4\n[problem]\nkind = 'quadratic'\n[[algorithm]]\nname = 'mile'\nstep_size = 0.1\n\
-             [sweep]\n{key} = [5, 6]\n"
+             [sweep]\ncriterion = 'loss'\n{key} = [5, 6]\n"
         );
         SweepPlan::read(&text.parse().unwrap(), Path::new("")).unwrap().unwrap()
     }

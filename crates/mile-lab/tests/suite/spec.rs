@@ -73,6 +73,7 @@ fn the_resolved_file_is_the_same_experiment() {
 #[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one() {
     refused("round=3", &["round", "rounds"]);
+    refused("sweeep={ rounds = [1, 2] }", &["sweeep", "did you mean sweep"]);
     refused("network.topolgy=ring", &["network.topolgy", "topology"]);
     refused("algorithm.mile.step=1", &["algorithm[0].step", "step_size"]);
     refused("algorithm.led.xi=0.1", &["algorithm[1].xi"]);
@@ -87,6 +88,8 @@ fn wrong_values_are_refused_with_what_was_expected_and_given() {
     refused("rounds=many", &["rounds", "many"]);
     refused("rounds=-1", &["rounds", "-1"]);
     refused("eval_every=0", &["eval_every", "0"]);
+    refused("stop={}", &["stop", "grad_norm", "none of them"]);
+    refused("algorithm={ name = 'mile' }", &["algorithm", "[algorithm]"]);
     refused("seeds=[1, 1]", &["seeds"]);
     refused("seeds=[]", &["seeds"]);
     refused("seeds=3", &["seeds", "3"]);

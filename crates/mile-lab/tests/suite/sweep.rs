@@ -189,17 +189,18 @@ fn a_criterion_that_is_not_recorded_is_refused_before_anything_is_run() {
 /// Losses of different quadratics are not comparable, and there is nothing to hold out: the remedy is a criterion.
 #[test]
 fn a_sweep_over_generated_objectives_names_a_criterion_that_they_have() {
-    let dims = "'problem.dim' = [3, 5]";
     let refused = |text: &str| {
         let sweep = plan(text).unwrap();
         sweep.plan(&sweep.points[0]).and_then(|plan| sweep.criterion(&plan))
     };
-    let error = refused(dims).unwrap_err();
-    let LabError::Config(error) = &error else { panic!("{error}") };
-    assert_eq!(error.key, "sweep.criterion");
-    let named = Quantity::ALL.into_iter().find(|q| error.problem.contains(&format!("\"{}\"", q.name())));
-    let named = named.unwrap();
-    assert_eq!(refused(&format!("criterion = '{}'\n{dims}", named.name())).unwrap(), named);
+    for values in ["'problem.dim' = [3, 5]", "'network.agents' = [3, 5]"] {
+        let error = refused(values).unwrap_err();
+        let LabError::Config(error) = &error else { panic!("{error}") };
+        assert_eq!(error.key, "sweep.criterion");
+        let named = Quantity::ALL.into_iter().find(|q| error.problem.contains(&format!("\"{}\"", q.name())));
+        let named = named.unwrap();
+        assert_eq!(refused(&format!("criterion = '{}'\n{values}", named.name())).unwrap(), named);
+    }
 }
 
 #[test]

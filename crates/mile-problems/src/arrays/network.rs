@@ -54,7 +54,9 @@ impl TrainedNetwork {
         match [height, width] {
             [1, 1] => format!("samples of {channels} numbers"),
             _ => {
-                format!("images of {height} x {width} pixels with {channels} channels, bytes divided by 255")
+                let channels =
+                    if channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") };
+                format!("images of {height} x {width} pixels with {channels}, bytes divided by 255")
             }
         }
     }

@@ -37,6 +37,17 @@ pub(super) fn training(
         own.into_iter().enumerate().map(|(agent, rows)| shares(rows, here, agent).into()).unzip()
     } else {
         let [rest, taken] = shares((0..rows.len() as u32).collect(), here, 0);
+        if rest.len() < here.agents {
+            let held_out =
+                if taken.is_empty() { String::new() } else { format!(", besides {} held out", taken.len()) };
+            let got = format!(
+                "{}{held_out}; use fewer agents{}",
+                rest.len(),
+                if taken.is_empty() { "" } else { ", or hold out less" }
+            );
+            let expected = format!("at least {} rows for training, one for each agent", here.agents);
+            return Err(LabError::expected("network.agents", expected, got));
+        }
         (partition(rows, &rest, classes, here, seed)?, evenly(&taken, here.agents))
     };
     if let Some(agent) = here.available().into_iter().find(|agent| division[*agent].is_empty()) {

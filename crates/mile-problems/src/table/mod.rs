@@ -323,7 +323,13 @@ impl Objectives for Tables {
         let missing = said(missing, &one, &several);
         let comments =
             said(comments, "line is a comment and is not read", "lines are comments and are not read");
-        Ok(missing.into_iter().chain(comments).collect())
+        let is_part = matches!(self.here.spec.files.test, HeldOut::Share(_) | HeldOut::Fold { .. });
+        let none = is_part && about.agents.iter().all(|own| own.test.is_empty());
+        let none = none.then(|| {
+            "data: the part of the rows that test holds out is less than half a row, so there are none"
+                .to_owned()
+        });
+        Ok(missing.into_iter().chain(comments).chain(none).collect())
     }
 
     fn documents(&self, seeds: &[u64]) -> Result<Vec<(&'static str, String)>, LabError> {

@@ -170,7 +170,9 @@ impl Choices {
     pub(super) fn step_size(&self, look: &TableLook) -> Option<f64> {
         let exposure = &look.columns[self.exposure?];
         let largest = exposure.mean.max(look.columns[self.target].mean);
-        Some(rounded_down(0.5 / (largest * self.width(look)), false))
+        // The mean square of a row: 1 for the intercept and each standardised number, and 1 for all features of a category together.
+        let square = 1.0 + self.uses.iter().filter(|used| used.is_feature()).count() as f64;
+        Some(rounded_down(0.5 / (largest * square), false))
     }
 
     /// Why the loss is what it is.
@@ -209,16 +211,22 @@ fn distinct(column: &ColumnLook) -> usize {
     column.values.as_ref().map_or(usize::MAX, Vec::len)
 }
 
-/// Refuses a file without two columns, or with two of the same name.
+/// Refuses a file without two columns, without a header, or with two columns of the same name.
 fn check_names(path: &Path, look: &TableLook) -> Result<(), LabError> {
     let refuse = |problem: String| Err(LabError::Directory { path: path.to_owned(), problem });
-    if look.columns.len() < 2 {
+    let mut names: Vec<&str> = look.columns.iter().map(|column| column.name.as_str()).collect();
+    if let [] | [_] = names[..] {
         return refuse(format!(
-            "expected a table of at least two columns, with their names in the first line, got {}",
-            look.columns.len()
+            "expected a table of at least two columns, separated by commas, semicolons, tabs or |, with their names in the first line, got {:?} there",
+            names.concat()
         ));
     }
-    let mut names: Vec<&str> = look.columns.iter().map(|column| column.name.as_str()).collect();
+    // Names that count the columns are those of a frame of pandas without names.
+    let numbers: Option<Vec<f64>> = names.iter().map(|name| name.parse().ok()).collect();
+    if numbers.is_some_and(|numbers| numbers.windows(2).any(|pair| pair[1] != pair[0] + 1.0)) {
+        let problem = "expected the names of the columns in the first line, got only numbers; put a line with names above the rows";
+        return refuse(problem.to_owned());
+    }
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {
         Some(pair) => refuse(format!("two columns are named '{}'; rename one of them", pair[0])),

@@ -36,6 +36,16 @@ fn the_loss_follows_from_the_target() {
 }
 
 #[test]
+fn a_first_line_without_names_is_refused() {
+    let of =
+        |header: &str, cells: usize| written(&rows(header, |k| vec![k.to_string(); cells].join(",")), None);
+    assert!(of("5.1,3.5,0.2", 3).unwrap_err().contains("only numbers"));
+    assert!(of("a b c", 1).unwrap_err().contains("\"a b c\""));
+    // As pandas writes frames without names of columns.
+    assert_eq!(of("0,1,2", 3).unwrap()["problem"]["target"].as_str(), Some("2"));
+}
+
+#[test]
 fn the_summary_says_how_the_target_is_written_and_which_lines_may_be_comments() {
     let folder = tempfile::tempdir().unwrap();
     let told = |csv: &str| {
@@ -185,6 +195,10 @@ fn counts_with_a_column_of_exposures_are_a_poisson_regression() {
     // The mean count is 1.5, and there are two features with the intercept.
     let algorithms = table["algorithm"].as_array().unwrap();
     assert!(algorithms.iter().all(|algorithm| algorithm["step_size"].as_float() == Some(0.1)), "{table}");
+    // A category is one feature of a row, whatever the number of its values.
+    let row = |k: usize| format!("{},{k}.5,0.{},{}", ["u", "v", "w"][k % 3], k % 9 + 1, k % 4);
+    let table = written(&rows("brand,age,Exposure,claims", row), None).unwrap();
+    assert_eq!(table["algorithm"][0]["step_size"].as_float(), Some(0.1), "{table}");
     for (what, header, row) in [
         ("an exposure of zero", "age,Exposure,claims", "0,1"),
         ("a negative count", "age,Exposure,claims", "1,-1"),
