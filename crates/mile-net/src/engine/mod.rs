@@ -100,6 +100,9 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
 }
 
+/// What the agent's objective remembers now.
+pub type Remember = dyn Fn() -> Result<Vec<u8>, Failure> + Send;
+
 /// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
 pub struct NetworkEngine<T: Real> {
     shared: Arc<Shared<T>>,
@@ -110,6 +113,7 @@ pub struct NetworkEngine<T: Real> {
     timeout: Option<Duration>,
     linger: Duration,
     checkpoints: Checkpoints,
+    objective: Option<Box<Remember>>,
     metrics: Option<metrics::Metrics>,
     _status: Option<observe::Socket>,
     runtime: Option<Runtime>,
@@ -168,10 +172,16 @@ impl<T: Real> NetworkEngine<T> {
             timeout: settings.timeout,
             linger: settings.linger,
             checkpoints: Checkpoints::after(settings.pace, settings.limits.checkpoint_every, mark.round),
+            objective: None,
             metrics,
             _status: status,
             runtime: Some(runtime),
         })
+    }
+
+    /// From now on, checkpoints hold what the agent's objective remembers.
+    pub fn remember(&mut self, objective: Box<Remember>) {
+        self.objective = Some(objective);
     }
 
     /// The address it listens on.
@@ -281,7 +291,8 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
         };
         if let Some(memory) = memory {
             let begun = Instant::now();
-            self.folder.save(self.shared.me, &self.terms, end, &memory)?;
+            let objective = self.objective.as_ref().map(|remember| remember()).transpose()?;
+            self.folder.save(self.shared.me, &self.terms, end, objective.as_deref(), &memory)?;
             drop(memory);
             self.checkpoints.written(end.mark.round, begun);
             self.shared.with(|core, _| {
