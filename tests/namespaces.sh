@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The four machines of docs/src/network.md, each a network namespace: folders are emitted, agents run, one is killed and started again, the cable of another
 # is pulled for a while, their folders are gathered, and the result has the bits of one process. Needs root and ip; MILE names the program.
-# With TRANSPORT=tcp they are connected by TCP.
+# With TRANSPORT=tcp they are connected by TCP. With DIM and ROUNDS it is another experiment.
 # EXPERIMENT names the experiment file of an example with four agents instead; one with objectives in Python needs the command of the package.
-# With NETEM="delay 100ms loss 5%" every line is like that; with DIM and ROUNDS it is another experiment. Prints rounds per second.
+# MILE_STATUS names a program that asks agents for their status faster than it. With NETEM="delay 100ms loss 5%" every line is like that. Prints rounds per second.
 set -euo pipefail
-mile=$(realpath "${MILE:-target/debug/mile}")
+mile=$(realpath --no-symlinks "${MILE:-target/debug/mile}")
+asking=$(realpath --no-symlinks "${MILE_STATUS:-$mile}")
 transport=${TRANSPORT:-quic} netem=${NETEM:-} dim=${DIM:-50} rounds=${ROUNDS:-400}
 experiment=${EXPERIMENT:+$(realpath "$EXPERIMENT")}
 work=$(mktemp -d)
@@ -65,7 +66,7 @@ start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/a
 for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
 if [ -z "$netem" ]; then
-    round() { "$mile" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
+    round() { "$asking" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
     # Waits until an agent has done this many rounds.
     reach() {
         until [ "$(round "$1")" -ge "$2" ]; do
@@ -86,7 +87,7 @@ if [ -z "$netem" ]; then
     ip link set "mo3-$$" down
     pulled=$(date +%s.%N)
     # Sixty seconds are a guard against waiting for ever: it takes about three.
-    until "$mile" status deploy/agents/0 --format json 2> /dev/null | grep -q '"linked": *false'; do
+    until "$asking" status deploy/agents/0 --format json 2> /dev/null | grep -q '"linked": *false'; do
         [ "$(echo "$(date +%s.%N) $pulled" | awk '{ print ($1 - $2 < 60) }')" = 1 ] || { echo "nobody has noticed that a cable was pulled"; exit 1; }
         sleep 0.05
     done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Python package: builds the extension, hardly optimised, and runs its lints, tests, doctests, types and notebooks. Needs Python 3.10 or
-# newer with venv, and installs the packages it needs into a separate environment; returns 77 if it cannot. With the argument "install" it only does that.
+# newer with venv, and installs the packages it needs into a separate environment; returns 77 if it cannot. With the argument "install" it only does that,
+# and with "develop" it also builds the extension.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
@@ -24,10 +25,15 @@ has wandb || install wandb
 has mlflow sqlalchemy alembic || install mlflow-skinny sqlalchemy alembic
 [ "${1:-}" != install ] || exit 0
 
+# In an activated environment maturin installs into it.
+develop() { (export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip --locked); }
+if [ "${1:-}" = develop ]; then
+    develop
+    exit 0
+fi
 cargo fmt --manifest-path python/Cargo.toml --check
 cargo clippy --quiet --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
-# In an activated environment maturin installs into it.
-(export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH" && cd python && maturin develop --quiet --strip --locked)
+develop
 
 cd python
 # Models of tests are small: PyTorch threads would wait for each other. Tests of what threads and processes do to each other have two.

@@ -135,7 +135,8 @@ class Run:
 
     def state(self, label: str | None = None, seed: int | None = None) -> State:
         """The last state of a job: arrays of shape (agents, n), by the names of the method's vectors."""
-        return read_safetensors(self._state_path(label, seed))
+        found = read_safetensors(self._state_path(label, seed))
+        return {name: value for name, value in found.items() if not name.startswith("memory.")}
 
     def x(self, label: str | None = None, seed: int | None = None) -> NDArray[np.floating]:
         """The agents' models, of shape (agents, n)."""

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use mile::real::Precision;
 use mile_lab::LabError;
+use mile_lab::objectives::remembering::Remembering;
 use mile_lab::objectives::{
     AnyProblem, Curvature, EvaluationRows, Factory, Facts, Objectives, RowCounts, Setting,
 };
@@ -109,6 +110,10 @@ impl Objectives for Made {
 
     fn are_networks(&self) -> bool {
         self.objectives().is_ok_and(Objectives::are_networks)
+    }
+
+    fn remembering(&self) -> Option<&dyn Remembering> {
+        self.objectives().ok()?.without_host()
     }
 
     fn rows(&self, seed: u64) -> Result<Option<RowCounts>, LabError> {

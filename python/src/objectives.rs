@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use mile::real::Precision;
 use mile_lab::LabError;
+use mile_lab::objectives::remembering::Remembering;
 use mile_lab::objectives::{
     AnyProblem, Curvature, EvaluationRows, Fact, Facts, FixedProblem, Objectives, RowCounts,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::failure::Raised;
 use crate::memory::Memory;
@@ -24,6 +26,10 @@ pub(crate) struct PyObjectives {
     /// What identifies the objectives, by key; if there is nothing, their values do.
     facts: BTreeMap<String, String>,
     knows_data_of_agents: bool,
+    /// Whether agents remember something besides their vectors.
+    remembers: bool,
+    /// Whether `mile.run` keeps what they remember in a host.
+    has_host: bool,
     rows: Option<Rows>,
     /// The samples that models are evaluated on, if not all.
     evaluated_on: Option<String>,
@@ -75,8 +81,21 @@ impl PyObjectives {
             }
         };
         let knows_data_of_agents = attribute(object, "data_of")?.is_some();
+        let (remembers, has_host) = (remembers(object)?, attribute(object, "host")?.is_some());
         let (object, evaluated_on) = (object.clone().unbind(), text("evaluated_on")?);
-        Ok(Self { object, spec, name, facts, knows_data_of_agents, rows, evaluated_on, memory, raised })
+        Ok(Self {
+            object,
+            spec,
+            name,
+            facts,
+            knows_data_of_agents,
+            remembers,
+            has_host,
+            rows,
+            evaluated_on,
+            memory,
+            raised,
+        })
     }
 
     /// The same objectives, evaluated on this many samples as the experiment says.
@@ -123,6 +142,11 @@ impl PyObjectives {
         Ok(found)
     }
 
+    /// What agents without a host remember, if they do.
+    pub(crate) fn without_host(&self) -> Option<&dyn Remembering> {
+        self.remembers.then_some(self)
+    }
+
     /// A digest of an agent's data.
     fn data_of(&self, agent: usize) -> Result<String, LabError> {
         let digest = self.raised.call(|py| self.object.bind(py).call_method1("data_of", (agent,))?.extract());
@@ -135,6 +159,34 @@ impl PyObjectives {
             true => AnyProblem::F32(Arc::new(problem)),
             false => AnyProblem::F64(Arc::new(problem)),
         }
+    }
+}
+
+/// Whether agents remember something: the object has `memory(agent)` and `recall(agent, memory)`, and does not deny it.
+fn remembers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let has = |name| Ok::<_, PyErr>(attribute(object, name)?.is_some_and(|value| value.is_callable()));
+    let denied =
+        attribute(object, "remembers")?.map(|value| value.extract::<bool>()).transpose()? == Some(false);
+    Ok(has("memory")? && has("recall")? && !denied)
+}
+
+impl Remembering for PyObjectives {
+    fn memory(&self, agent: usize) -> Result<Vec<u8>, LabError> {
+        let memory = self.raised.call(|py| {
+            let found = self.object.bind(py).call_method1("memory", (agent,))?;
+            found.cast::<PyBytes>().map(|bytes| bytes.as_bytes().to_vec()).map_err(|_| {
+                PyTypeError::new_err(format!("memory(agent): expected bytes, got {}", found.get_type()))
+            })
+        });
+        memory.map_err(|error| LabError::config("problem", error))
+    }
+
+    fn recall(&self, agent: usize, memory: Option<&[u8]>) -> Result<(), LabError> {
+        let done = self.raised.call(|py| {
+            let memory = memory.map(|bytes| PyBytes::new(py, bytes));
+            self.object.bind(py).call_method1("recall", (agent, memory)).map(drop)
+        });
+        done.map_err(|error| LabError::config("problem", error))
     }
 }
 
@@ -162,6 +214,10 @@ impl Objectives for PyObjectives {
     fn are_networks(&self) -> bool {
         // Only PyTorch modules say how many rows they read.
         self.rows.is_some()
+    }
+
+    fn remembering(&self) -> Option<&dyn Remembering> {
+        self.without_host().filter(|_| !self.has_host)
     }
 
     fn rows(&self, _: u64) -> Result<Option<RowCounts>, LabError> {

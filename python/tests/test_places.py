@@ -8,7 +8,9 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from places import assert_equal, command, free_ports, kill_agents
 
 import mile
@@ -83,12 +85,16 @@ def gpt(agents, agent=None):
 
 
 def with_batch_norm(agents, agent=None):
-    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.2), nn.Linear(5, 2))
     return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=4)
 
 
 def with_optimizer(agents):
     return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, optimizer=lambda parameters: torch.optim.AdamW(parameters))
+
+
+def with_local(agents):
+    return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, local="bias")
 
 
 def broken(agents):
@@ -138,6 +144,8 @@ def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
     assert here.x().shape == (3, 4) and here.rows[-1]["round"] == 12
     command("run", path, "--out", "commanded", "--set", "problem.arguments.slow=0.0")
     assert_equal(here, mile.load_run("commanded"))
+    command("report", "commanded")
+    assert (place / "commanded/report.html").exists() and "estimated" in command("theory", path)
     storm = kill_agents(place / "there", 3)
     there = mile.swarm(path, out="there")
     storm.join()
@@ -165,6 +173,81 @@ def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, met
     there = mile.swarm(path, out="there", resume=False)
     storm.join()
     assert_equal(here, there)
+
+
+def test_an_agent_computes_as_a_run_of_the_same_model_does(place: Path) -> None:
+    path = write(place, TORCH, "with_batch_norm", "")
+    here = mile.run(path, out="here")
+    sys.path.insert(0, str(place))
+    try:
+        import train  # type: ignore[import-not-found]
+
+        torch.manual_seed(0)
+        problem = train.with_batch_norm(3)
+    finally:
+        sys.path.remove(str(place))
+        sys.modules.pop("train", None)
+    hosted = mile.run(problem=problem, network={"agents": 3}, algorithms=[mile.method("mile", step_size=0.05, local_steps=3, xi="paper")], rounds=12, seeds=[1], name="places", out="hosted")
+    assert np.array_equal(here.x(), hosted.x()), "dropout and batch norms are in training mode, as in a host"
+    here = mile.load_run("here", problem=problem)
+    for ours, theirs in zip([here.state_dict(), *here.state_dicts()], [hosted.state_dict(), *hosted.state_dicts()], strict=True):
+        assert all(torch.equal(ours[key], theirs[key]) for key in theirs) and "1.running_mean" in ours
+    assert not torch.equal(here.state_dicts()[0]["1.running_mean"], here.state_dicts()[1]["1.running_mean"])
+
+
+REMEMBERING = """
+import json
+
+import mile
+import numpy as np
+
+
+class Walk:
+    # Each gradient depends on how many there were before, and on a random generator of its own.
+    dim, stochastic = 2, True
+
+    def __init__(self, agents):
+        self.agents, self.own = agents, {}
+        for agent in range(agents):
+            self.recall(agent, None)
+
+    def loss(self, agent, x):
+        return float(np.sum((x - agent) ** 2))
+
+    def grad(self, agent, x, rng):
+        count, generator = self.own[agent]
+        self.own[agent] = count + 1, generator
+        return 2 * (x - agent) + generator.standard_normal(2) / (1 + count)
+
+    def memory(self, agent):
+        count, generator = self.own[agent]
+        return json.dumps([count, generator.bit_generator.state]).encode()
+
+    def recall(self, agent, memory):
+        generator = np.random.default_rng(agent)
+        count = 0
+        if memory is not None:
+            count, generator.bit_generator.state = json.loads(memory)
+        self.own[agent] = count, generator
+
+
+def problem(agents):
+    return Walk(agents)
+"""
+
+
+def test_what_an_objective_remembers_is_part_of_its_state(place: Path) -> None:
+    path = write(place, REMEMBERING, "problem", "")
+    here = mile.run(path, rounds=400, seeds=[0, 1], out="here")
+    assert not np.array_equal(here.x(seed=0), np.zeros((3, 2))) and np.array_equal(here.x(seed=0), here.x(seed=1)), "it begins anew with each job"
+    assert sorted(here.state()) == ["c", "x"], "it is no vector"
+    mile.run(path, rounds=150, out="parts")
+    assert np.array_equal(mile.run(path, rounds=400, out="parts", resume=True).x(), here.x(seed=0))
+    storm = kill_agents(place / "there", 3)
+    there = mile.swarm(path, rounds=400, seeds=[0, 1], out="there")
+    storm.join()
+    assert_equal(here, there)
+    assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
 
 
 def test_arguments_are_swept(place: Path) -> None:
@@ -219,7 +302,7 @@ def test_other_code_is_refused_by_name(place: Path) -> None:
 def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, named in [
         ("with_optimizer", "^with_optimizer: .*optimizer"),
-        ("with_batch_norm", "^with_batch_norm: .*running_mean"),
+        ("with_local", "^with_local: .*local"),
         ("nothing", "^problem: .*int$"),
         ("absent", r"train\.py: .*absent"),
     ]:

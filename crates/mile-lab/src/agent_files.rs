@@ -2,7 +2,7 @@
 //! its final state of every job.
 //!
 //! ```text
-//! snapshots/JOB-ROUND.safetensors    x, and the model as it was sent in that round; deleted once gathered
+//! snapshots/JOB-ROUND.safetensors    x, and the model as it was sent in that round, with what the agent remembers; deleted once gathered
 //! final/LABEL-seedK.safetensors      the state vectors, as in a run directory, with one row
 //! final/LABEL-seedK.diverged.json    in its place, if the agent's model has diverged: when, and which checkpoint is kept
 //! own_losses.jsonl                   the agent's own loss at the recorded rounds, measured where its data are
@@ -18,6 +18,7 @@ use mile::run::Progress;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
+use crate::objectives::remembering::Memories;
 use crate::plan::{Job, Plan};
 use crate::state::{self, Header};
 use crate::store::write_file;
@@ -69,7 +70,7 @@ impl AgentFiles {
         Ok(())
     }
 
-    /// Writes the model after a round, and the model that was sent in that round.
+    /// Writes the model after a round, the model that was sent in that round, and what the agent remembers.
     pub fn write_snapshot<T: Real>(
         &self,
         plan: &Plan,
@@ -77,14 +78,15 @@ impl AgentFiles {
         progress: &Progress,
         model: &[T],
         sent: Option<&[T]>,
+        memories: &Memories,
     ) -> Result<(), LabError> {
         let header = Header::new(plan.facts_of(plan.jobs()[index]), progress, None);
         let vectors: Vec<(&str, &[T])> =
             [("x", Some(model)), ("sent", sent)].into_iter().filter_map(|(n, v)| Some((n, v?))).collect();
-        state::save(&self.snapshot(index, progress.round), &header, &vectors, [1, model.len()])
+        state::save(&self.snapshot(index, progress.round), &header, &vectors, [1, model.len()], memories)
     }
 
-    /// Writes the final state of a job.
+    /// Writes the final state of a job, with what the agent remembers.
     pub fn write_final<T: Real>(
         &self,
         plan: &Plan,
@@ -92,12 +94,13 @@ impl AgentFiles {
         progress: &Progress,
         layout: &Layout,
         vectors: &[Vec<T>],
+        memories: &Memories,
     ) -> Result<(), LabError> {
         let job = plan.jobs()[index];
         let header = Header::new(plan.facts_of(job), progress, None);
         let named: Vec<(&str, &[T])> =
             layout.state_names().zip(vectors).map(|(name, vector)| (name, &vector[..])).collect();
-        state::save(&self.last(plan, job), &header, &named, [1, plan.size.dim])
+        state::save(&self.last(plan, job), &header, &named, [1, plan.size.dim], memories)
     }
 
     /// Notes that the agent's model has diverged in a job.

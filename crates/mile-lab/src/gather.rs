@@ -27,6 +27,7 @@ use crate::error::LabError;
 use crate::export;
 use crate::identity;
 use crate::model_form;
+use crate::objectives::remembering::{Memories, recall};
 use crate::observer::Observer;
 use crate::plan::{Job, JobClock, Plan};
 use crate::record::{Moment, Record, RecordedAgents, RunId, measure, rms};
@@ -245,10 +246,17 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let job = self.jobs[index];
         let path = |files: &AgentFiles| files.snapshot(index, round);
         let names: &[&str] = if round == 0 { &["x"] } else { &["x", "sent"] };
-        let (mut blocks, progress) = self.blocks(job, names, round, &path)?;
+        let (mut blocks, memories, progress) = self.blocks(job, names, round, &path)?;
+        self.recall(round, &memories)?;
         let models = blocks.swap_remove(0);
         let drift = blocks.first().map(|sent| block::consensus_error(sent, self.plan.size.dim));
         self.record_models(job, &models, drift, &progress)
+    }
+
+    /// Lets the members of a round continue with what they remembered after it, so that their models can be measured.
+    fn recall(&self, round: u64, memories: &Memories) -> Result<(), LabError> {
+        let members = &self.plan.membership.epochs()[self.plan.membership.at(round)].members;
+        recall(&*self.plan.spec.objectives, members.iter().copied(), Some(memories))
     }
 
     /// Makes a record of models.
@@ -307,7 +315,9 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let layout = self.plan.method(job)?.layout();
         let names: Vec<&str> = layout.state_names().collect();
         let rounds = self.plan.spec.rounds;
-        let (blocks, progress) = self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
+        let (blocks, memories, progress) =
+            self.blocks(job, &names, rounds, &|files| files.last(self.plan, job))?;
+        self.recall(rounds, &memories)?;
         if !self.records.contains_key(&job) && self.keeps {
             // Agents that wrote no snapshots: their final states can be measured.
             self.record_models(job, &blocks[0], None, &progress)?;
@@ -337,7 +347,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         }
         let shape = [self.members(rounds).count(), self.plan.size.dim];
         self.write_summary()?;
-        state::save(&path, &header, &vectors, shape)?;
+        state::save(&path, &header, &vectors, shape, &memories)?;
         self.assembled.insert(job);
         Ok(())
     }
@@ -364,17 +374,17 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         Ok(costs)
     }
 
-    /// The named vectors of the members of a round, one block each, and the joint progress of all.
+    /// The named vectors of the members of a round, one block each, what they remember, and the joint progress of all.
     fn blocks(
         &self,
         job: Job,
         names: &[&str],
         round: u64,
         path: &dyn Fn(&AgentFiles) -> PathBuf,
-    ) -> Result<(Vec<Vec<T>>, Progress), LabError> {
+    ) -> Result<(Vec<Vec<T>>, Memories, Progress), LabError> {
         let (dim, facts) = (self.plan.size.dim, self.plan.facts_of(job));
         let mut blocks = vec![vec![T::zero(); self.members(round).count() * dim]; names.len()];
-        let mut together: Option<Progress> = None;
+        let (mut together, mut memories): (Option<Progress>, _) = (None, Memories::new());
         for (place, files) in self.members(round).enumerate() {
             let path = path(files);
             let missing = || LabError::Directory { path: path.clone(), problem: "missing".into() };
@@ -386,6 +396,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let row: Vec<T> = state::vector(&mut found, &path, name, [1, dim])?;
                 block[place * dim..(place + 1) * dim].copy_from_slice(&row);
             }
+            memories.extend(state::memories::<T>(&mut found, &path)?);
             let own = found.header.progress();
             together = Some(match together {
                 None => own,
@@ -403,7 +414,7 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let mut together = together.unwrap_or_default();
         together.costs.bytes_sent += departed.bytes_sent;
         together.costs.gradient_evals += departed.gradient_evals;
-        Ok((blocks, together))
+        Ok((blocks, memories, together))
     }
 
     /// The problem of a seed; the most recent one is cached.

@@ -16,6 +16,7 @@ use crate::agent_files::{AgentFiles, OwnLoss};
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::identity;
+use crate::objectives::remembering::Memories;
 use crate::state;
 use crate::store::write_file;
 
@@ -99,7 +100,7 @@ fn gather_state<T: Scalar>(
     name: &str,
     out: &Path,
 ) -> Result<Vec<usize>, LabError> {
-    let (mut first, mut rows) = (None, Vec::new());
+    let (mut first, mut rows, mut memories) = (None, Vec::new(), Memories::new());
     let mut vectors: BTreeMap<String, Vec<T>> = BTreeMap::new();
     for (agent, folder) in folders {
         let path = folder.join("final").join(name);
@@ -107,8 +108,8 @@ fn gather_state<T: Scalar>(
         let header = first.get_or_insert_with(|| file.header.clone());
         let differs = identity::difference_between_agents(&file.header.facts, &header.facts);
         state::refuse_difference(&path, differs)?;
-        let names: Vec<String> = file.names().map(str::to_owned).collect();
-        for name in names {
+        memories.extend(state::memories::<T>(&mut file, &path)?);
+        for name in state::vector_names(&file) {
             let dim = file.shape(&name).and_then(|shape| shape.get(1)).copied().unwrap_or_default();
             let row: Vec<T> = state::vector(&mut file, &path, &name, [1, dim])?;
             vectors.entry(name).or_default().extend(row);
@@ -120,7 +121,7 @@ fn gather_state<T: Scalar>(
     let named: Vec<(&str, &[T])> = vectors.iter().map(|(name, all)| (&name[..], &all[..])).collect();
     let folder = out.join("final");
     std::fs::create_dir_all(&folder).map_err(LabError::io(&folder, "create"))?;
-    state::save(&folder.join(name), &header, &named, [rows.len(), dim])?;
+    state::save(&folder.join(name), &header, &named, [rows.len(), dim], &memories)?;
     Ok(rows)
 }
 

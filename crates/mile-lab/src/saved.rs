@@ -16,16 +16,18 @@ use mile_store::parts::{SharedState, of_rows, row_checksums};
 use crate::error::LabError;
 use crate::loss_and_metrics::hosted;
 use crate::objectives::Facts;
+use crate::objectives::remembering::Memories;
 use crate::ranks::{agree, from_first, is_first};
 use crate::state::{self, Header};
 
-/// Writes the state vectors of an engine, whole or not at all.
+/// Writes the state vectors of an engine and what agents remember, whole or not at all. Agents on ranks remember nothing.
 pub(crate) fn write<T: Real>(
     together: Together<'_>,
     path: &Path,
     header: &Header,
     layout: &Layout,
     engine: &mut dyn Engine<T>,
+    memories: &Memories,
 ) -> Result<(), LabError> {
     let shape = [engine.agents(), engine.dim()];
     engine.saving(together, path, header.round)?;
@@ -35,7 +37,7 @@ pub(crate) fn write<T: Real>(
             vectors.push((name, engine.vector(Vector(k))?.into_owned()));
         }
         let vectors: Vec<(&str, &[T])> = vectors.iter().map(|(name, values)| (*name, &values[..])).collect();
-        return state::save(path, header, &vectors, shape);
+        return state::save(path, header, &vectors, shape, memories);
     }
     let agents = hosted(engine);
     let mut checksums = Vec::new();
@@ -71,7 +73,7 @@ fn checksum<T: Real>(
     Ok(of_rows(&all, engine.dim() * size_of::<T>()))
 }
 
-/// Reads a state with these facts into an engine and returns its header; `None` if there is no such file. Ranks other than
+/// Reads a state with these facts into an engine and returns its header, and what agents remember; `None` if there is no such file. Ranks other than
 /// the first count their own costs from 0.
 pub(crate) fn read<T: Real>(
     together: Together<'_>,
@@ -79,7 +81,7 @@ pub(crate) fn read<T: Real>(
     facts: &Facts,
     layout: &Layout,
     engine: &mut dyn Engine<T>,
-) -> Result<Option<Header>, LabError> {
+) -> Result<Option<(Header, Memories)>, LabError> {
     let shape = [engine.agents(), engine.dim()];
     if together.count() == 1 {
         let Some(mut found) = state::open(path)? else { return Ok(None) };
@@ -88,7 +90,8 @@ pub(crate) fn read<T: Real>(
             engine.set_vector(Vector(k), &state::vector(&mut found, path, name, shape)?)?;
         }
         engine.restored(together, path, found.header.round)?;
-        return Ok(Some(found.header));
+        let memories = state::memories::<T>(&mut found, path)?;
+        return Ok(Some((found.header, memories)));
     }
     if !from_first(together, || Ok(path.exists()))? {
         return Ok(None);
@@ -114,5 +117,5 @@ pub(crate) fn read<T: Real>(
     if !is_first(&*together) {
         (header.bytes_sent, header.gradient_evals) = (0, 0);
     }
-    Ok(Some(header))
+    Ok(Some((header, Memories::new())))
 }

@@ -1,4 +1,5 @@
-//! State files of jobs: named tensors of shape [N, n], the progress, and the facts that the run depends on.
+//! State files of jobs: named tensors of shape [N, n], the progress, and the facts that the run depends on; and what agents remember
+//! besides their vectors, in `memory.AGENT`, if they do.
 //!
 //! `final/` and `checkpoints/` hold the same kind of file, so a finished run can be extended.
 
@@ -8,12 +9,14 @@ use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
 use mile_store::facts::{Difference, until};
+use mile_store::packed::{pack, unpack};
 use mile_store::state::{Array, StateError, StateFile, write};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::difference;
 use crate::objectives::Facts;
+use crate::objectives::remembering::Memories;
 
 /// The metadata of a state file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,15 +49,48 @@ impl Header {
     }
 }
 
-/// Writes named vectors, each with one row per agent.
+/// Writes named vectors, each with one row per agent, and what agents remember.
 pub(crate) fn save<T: Real>(
     path: &Path,
     header: &Header,
     vectors: &[(&str, &[T])],
     shape: [usize; 2],
+    memories: &Memories,
 ) -> Result<(), LabError> {
-    let arrays: Vec<Array> = vectors.iter().map(|(name, values)| Array::new(name, &shape, values)).collect();
+    let packed = memories.iter().map(|(agent, bytes)| (memory_name(*agent), pack(bytes)));
+    let packed: Vec<(String, [usize; 1], Vec<T>)> =
+        packed.map(|(name, numbers)| (name, [numbers.len()], numbers)).collect();
+    let remembered = packed.iter().map(|(name, shape, numbers)| Array::new(name, shape, &numbers[..]));
+    let arrays: Vec<Array> =
+        vectors.iter().map(|(name, values)| Array::new(name, &shape, values)).chain(remembered).collect();
     write(path, header, &arrays).map_err(lab_error)
+}
+
+/// What stands before the number of an agent in the name of the array with what it remembers.
+const MEMORY: &str = "memory.";
+
+fn memory_name(agent: usize) -> String {
+    format!("{MEMORY}{agent}")
+}
+
+/// The names of the vectors in a state.
+pub(crate) fn vector_names(state: &StateFile<Header>) -> Vec<String> {
+    state.names().filter(|name| !name.starts_with(MEMORY)).map(str::to_owned).collect()
+}
+
+/// Reads what agents remember.
+pub(crate) fn memories<T: Real>(state: &mut StateFile<Header>, path: &Path) -> Result<Memories, LabError> {
+    let agent = |name: &str| name.strip_prefix(MEMORY)?.parse().ok();
+    let agents: Vec<usize> = state.names().filter_map(agent).collect();
+    let mut found = Memories::new();
+    for agent in agents {
+        let name = memory_name(agent);
+        let bytes = unpack(&state.vector::<T>(&name).map_err(lab_error)?);
+        let what = || format!("{name} is not what was packed");
+        let damaged = || lab_error(StateError::Damaged { path: path.to_owned(), what: what() });
+        found.insert(agent, bytes.ok_or_else(damaged)?);
+    }
+    Ok(found)
 }
 
 /// Converts an error of a state file, and names the remedy.

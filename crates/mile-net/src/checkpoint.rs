@@ -1,7 +1,7 @@
 //! An agent's folder on disk: its checkpoint, from which it resumes exactly.
 //!
-//! A checkpoint is a safetensors file with the state vectors, and with the agent's own messages that neighbours may still ask for; see
-//! [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
+//! A checkpoint is a safetensors file with the state vectors, with what the agent's objective remembers, and with the agent's own messages
+//! that neighbours may still ask for; see [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use mile::agents::Costs;
 use mile::real::Real;
 use mile::run::Progress;
+use mile_store::packed::{pack, unpack};
 use mile_store::{Array, FolderLock, LockError, StateError, StateFile};
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +81,8 @@ pub struct Folder {
 pub struct Restored<T> {
     /// The agent's state, unless this is its first start.
     pub state: Option<State<T>>,
+    /// What the agent's objective remembered, if it does.
+    pub objective: Option<Vec<u8>>,
     /// The session's part of the checkpoint.
     pub memory: Memory<T>,
 }
@@ -111,6 +114,8 @@ struct OutboxEntry {
     recipients: Vec<usize>,
 }
 
+/// What an agent's objective remembers, in a checkpoint. Vectors of methods have short names of their own.
+const OBJECTIVE: &str = "objective.memory";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const DECISIONS: &str = "decisions.safetensors";
 const INCARNATION: &str = "incarnation";
@@ -157,12 +162,13 @@ impl Folder {
         Ok(next)
     }
 
-    /// Writes a checkpoint: the agent's state, and its session's memory.
+    /// Writes a checkpoint: the agent's state, what its objective remembers, and its session's memory.
     pub fn save<T: Real>(
         &self,
         agent: usize,
         terms: &Terms,
         end: &RoundEnd<T>,
+        objective: Option<&[u8]>,
         memory: &Memory<T>,
     ) -> Result<(), CheckpointError> {
         let state: Vec<String> = end.layout.state_names().map(str::to_owned).collect();
@@ -171,8 +177,11 @@ impl Folder {
         let vectors: Vec<&Vec<T>> = end.vectors.iter().chain(kept).collect();
         let shapes: Vec<[usize; 1]> = vectors.iter().map(|vector| [vector.len()]).collect();
         let named = state.iter().chain(&messages).zip(&shapes).zip(&vectors);
-        let arrays: Vec<Array> =
-            named.map(|((name, shape), values)| Array::new(name, shape, values.as_slice())).collect();
+        let objective: Option<Vec<T>> = objective.map(pack);
+        let size = [objective.as_ref().map_or(0, Vec::len)];
+        let remembered = objective.iter().map(|numbers| Array::new(OBJECTIVE, &size, numbers.as_slice()));
+        let arrays = named.map(|((name, shape), values)| Array::new(name, shape, values.as_slice()));
+        let arrays: Vec<Array> = arrays.chain(remembered).collect();
         let Progress { step, round, step_size, costs } = *end.progress;
         let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
         let header = Header {
@@ -206,7 +215,11 @@ impl Folder {
                 source,
             })?;
             let decisions = self.decisions()?.unwrap_or_default();
-            return Ok(Restored { state: None, memory: Memory { decisions, ..Memory::default() } });
+            return Ok(Restored {
+                state: None,
+                objective: None,
+                memory: Memory { decisions, ..Memory::default() },
+            });
         };
         if let Some(what) = foreign(&file.header, agent, terms) {
             return Err(CheckpointError::Foreign { path, what });
@@ -214,6 +227,9 @@ impl Folder {
         let names: Vec<String> = file.header.state.clone();
         let vectors: Vec<Vec<T>> =
             names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
+        let remembers = file.names().any(|name| name == OBJECTIVE);
+        let objective = remembers.then(|| file.vector::<T>(OBJECTIVE)).transpose().map_err(failed)?;
+        let objective = objective.and_then(|numbers| unpack(&numbers));
         let names: Vec<String> = file.header.outbox.iter().map(|entry| outbox_name(entry.mark)).collect();
         let messages: Vec<Vec<T>> =
             names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
@@ -238,7 +254,7 @@ impl Folder {
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
         let memory = Memory { mark, known, outbox: kept.collect(), decisions, scales };
         let progress = Progress { step, round, step_size, costs };
-        Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), memory })
+        Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), objective, memory })
     }
 
     /// What the checkpoint belongs to, if there is one: the terms it was made with, its job, and the rounds of that job that are done.
@@ -346,7 +362,7 @@ mod tests {
             decisions: BTreeMap::from([(2, decisions)]),
             scales: vec![1.0, 0.1f64.cbrt()],
         };
-        folder.save(1, &terms(), &end, &memory).unwrap();
+        folder.save(1, &terms(), &end, Some(b"statistics"), &memory).unwrap();
         (end.state(), memory)
     }
 
@@ -364,6 +380,7 @@ mod tests {
         let expected = all(&state, &memory);
         let read = folder.load::<f32>(1, &terms()).unwrap();
         assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
+        assert_eq!(read.objective.as_deref(), Some(&b"statistics"[..]));
         assert_eq!(standing(home.path()).unwrap(), Some(Mark { exchange: 7, round: 6 }));
         assert_eq!(folder.belongs_to().unwrap(), Some((terms(), 1, 6)));
 
@@ -384,6 +401,7 @@ mod tests {
             // A flipped bit in what is not used, such as a tensor's shape, does no harm.
             if let Ok(read) = folder.load::<f32>(1, &terms()) {
                 assert_eq!(all(&read.state.unwrap(), &read.memory), expected, "byte {place}");
+                assert_eq!(read.objective.as_deref(), Some(&b"statistics"[..]), "byte {place}");
             }
         }
     }

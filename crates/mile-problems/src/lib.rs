@@ -15,6 +15,7 @@ mod python;
 mod quadratic;
 pub mod ranks;
 pub mod reading;
+pub mod remembering;
 pub mod room;
 mod samples;
 pub mod section;
@@ -31,6 +32,7 @@ use mile::real::{Precision, Real};
 use toml::Table;
 
 use crate::reading::ReadingProgress;
+use crate::remembering::Remembering;
 use crate::section::Section;
 
 pub use self::any::AnyProblem;
@@ -134,6 +136,11 @@ pub trait Objectives: Send + Sync {
     /// they cannot be evaluated on samples.
     fn evaluating(&self, per_agent: usize, test: usize) -> Option<Arc<dyn Objectives>> {
         let _ = (per_agent, test);
+        None
+    }
+
+    /// What agents remember from one gradient to the next besides their vectors; none if gradients are functions of the model and the draw.
+    fn remembering(&self) -> Option<&dyn Remembering> {
         None
     }
 

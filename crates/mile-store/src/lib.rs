@@ -3,12 +3,14 @@
 //! - [`facts`]: what the bits of a state depend on;
 //! - [`mod@file`]: files that are the old one or the complete new one, even after a power failure;
 //! - [`lock`]: folders that one process works in at a time;
+//! - [`packed`]: bytes as numbers of a state;
 //! - [`parts`]: states that several processes write together;
 //! - [`state`]: named vectors and a header in one safetensors file, with checksums.
 
 pub mod facts;
 pub mod file;
 pub mod lock;
+pub mod packed;
 pub mod parts;
 pub mod state;
 

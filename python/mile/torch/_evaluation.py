@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from .. import _mile
 from .._problems import own_names
 from .._samples import number
+from ._alone import Alone
 from ._data import Batch, Source
-from ._gradients import bind, copied, in_training, trained
+from ._gradients import bind, copied, trained
 from ._host import Host
 from ._random import seeding
 
@@ -38,6 +39,8 @@ class Evaluator:
         self._room = torch.zeros(problem.dim, device=problem.device, dtype=problem.torch_dtype)
         self._given = self._room.to(problem.model_dtype)
         """The same numbers in the precision of the model."""
+        self.alone = Alone(problem, self._given)
+        """The agents of runs without a host."""
         bind(self._probe, self._given)
         self.own = dict(own or {})
         self.own_metrics = own_names(self.own)
@@ -65,25 +68,16 @@ class Evaluator:
     # Models
 
     def buffers_of(self, agent: int) -> dict[str, torch.Tensor]:
-        """The buffers of an agent, or those of the given model outside a run."""
+        """The buffers of an agent."""
         if self.host is None or not self.problem.buffers or agent not in self.host.hosted:
-            return dict(self.problem.model.named_buffers())
+            return self.alone.buffers(agent)
         return self.host.gradients.buffers()[agent - self.host.hosted.start]
-
-    def moving_buffers(self) -> list[str]:
-        """The names of the buffers that a forward pass in training changes."""
-        model, source = in_training(self.problem.model), self.problem.source(self.problem.hosted()[0])
-        before = {key: value.clone() for key, value in model.named_buffers()}
-        with torch.no_grad(), seeding(self.problem.device) as seed:
-            seed(0)
-            self.problem.objective(model, source.batch(0, 0))
-        return [key for key, value in model.named_buffers() if not torch.equal(value, before[key])]
 
     def mean_buffers(self) -> dict[str, torch.Tensor]:
         """The mean of all agents' buffers."""
-        if self.host is None or self.host.mean_buffers is None:
-            return dict(self.problem.model.named_buffers())
-        return self.host.mean_buffers
+        if self.host is not None and self.host.mean_buffers is not None:
+            return self.host.mean_buffers
+        return mean_of([self.alone.buffers(agent) for agent in self.problem.hosted()])
 
     @torch.no_grad()
     def _load(self, x: NDArray[Any], buffers: dict[str, torch.Tensor], agent: int | None = None) -> None:
@@ -185,6 +179,18 @@ def _are_classes(output: Any, target: Any) -> bool:
 
 def _described(value: Any) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def mean_of(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The mean of floating-point buffers, as the host forms it, and all other buffers of the first agent."""
+    found = dict(buffers[0])
+    for key, first in buffers[0].items():
+        if first.is_floating_point():
+            total = torch.zeros(first.shape, dtype=torch.float64)
+            for one in buffers:
+                total += one[key].detach().cpu()
+            found[key] = (total / len(buffers)).to(first.dtype)
+    return found
 
 
 def split(batch: Batch) -> tuple[tuple[Any, ...], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -64,6 +64,20 @@ def in_training(model: nn.Module) -> nn.Module:
     return found if found.training else found.train()
 
 
+def losses(problem: Problem, model: nn.Module, agent: int, run: int, draw: int, seed: Callable[[int], None]) -> Iterator[torch.Tensor]:
+    """The losses of an agent's model on the mini-batches of one gradient, in the run of this seed."""
+    for part, batch in enumerate(problem.batches(agent, run, draw)):
+        seed(number(run, agent, draw, part) if part else number(run, agent, draw))
+        yield problem.objective(model, batch)
+
+
+@torch.no_grad()
+def put(found: Sequence[torch.Tensor | None], out: list[torch.Tensor], adds: bool) -> None:
+    """Copies gradients, or adds them; those of parameters without one are zero."""
+    full = [torch.zeros_like(o) if f is None else f for f, o in zip(found, out, strict=True)]
+    (torch._foreach_add_ if adds else torch._foreach_copy_)(out, full)
+
+
 class Models:
     """A copy of the model for each agent, whose parameters are views of the agent's row. Those of another precision are views of one room, into which the row of the agent
     whose turn it is is copied."""
@@ -106,9 +120,7 @@ class Models:
     def losses(self, k: int, draw: int, seed: Callable[[int], None]) -> Iterator[torch.Tensor]:
         """The losses of the mini-batches of one gradient, each divided by their number, at the model of the k-th hosted agent."""
         agent, parts = self.host.hosted[k], self.problem.accumulate
-        for part, batch in enumerate(self.problem.batches(agent, self.host.seed, draw)):
-            seed(number(self.host.seed, agent, draw, part) if part else number(self.host.seed, agent, draw))
-            loss = self.problem.objective(self.models[k], batch)
+        for loss in losses(self.problem, self.models[k], agent, self.host.seed, draw, seed):
             self.host.losses.add(k, loss, 1 / parts)
             yield loss if parts == 1 else loss / parts
 
@@ -124,6 +136,13 @@ class Models:
         """There is nothing to restore."""
 
 
+@torch.no_grad()
+def shorten(rows: torch.Tensor, most: float) -> None:
+    """Makes each row at most this long."""
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    rows.mul_((most / (norms + 1e-6)).clamp_(max=1.0))
+
+
 class Loop(Models):
     """Gradients agent by agent."""
 
@@ -134,11 +153,7 @@ class Loop(Models):
                 self.give(k, x)
                 out = self.rows(g)[k]
                 for part, loss in enumerate(self.losses(k, draw, seed)):
-                    found = torch.autograd.grad(loss, self.parameters[k], allow_unused=True)
-                    with torch.no_grad():
-                        if any(one is None for one in found):
-                            found = tuple(torch.zeros_like(o) if f is None else f for f, o in zip(found, out, strict=True))
-                        (torch._foreach_add_ if part else torch._foreach_copy_)(out, list(found))
+                    put(torch.autograd.grad(loss, self.parameters[k], allow_unused=True), out, part > 0)
 
 
 class Vmapped:

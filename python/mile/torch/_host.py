@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import _mile
+from ._gradients import shorten
 from ._kept import Losses, beside, forget, keep, kept
 from ._optimiser import Numbers, take_steps
 
@@ -91,7 +92,7 @@ class Host:
             for rows in self._parts():
                 found = self.vectors[g][rows]
                 if self.problem.clip is not None and self.problem.optimizer is None:
-                    _shorten(found, self.problem.clip)
+                    shorten(found, self.problem.clip)
                 if self._factors is not None:
                     found.mul_(found.new_tensor(self._factors[rows]).unsqueeze(1))
 
@@ -149,7 +150,7 @@ class Host:
             if self._on_cpu():
                 _mile.clip_rows(self.vectors[g][rows].view(-1).numpy(), self.dim, most)
             else:
-                _shorten(self.vectors[g][rows], most)
+                shorten(self.vectors[g][rows], most)
 
     @torch.no_grad()
     def pull(
@@ -414,12 +415,6 @@ class Host:
         self.ranks.exchange(sends, {peer: found[place] for peer, place in places.items()})
         messages: NDArray[np.uint8] = found.cpu().numpy().reshape(-1)
         return messages
-
-
-@torch.no_grad()
-def _shorten(rows: torch.Tensor, most: float) -> None:
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    rows.mul_((most / (norms + 1e-6)).clamp_(max=1.0))
 
 
 def _combine(y: torch.Tensor, keep: float, terms: list[tuple[float, torch.Tensor]], room: torch.Tensor) -> None:

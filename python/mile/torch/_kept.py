@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._files import read_safetensors
+from .._files import read_safetensors, round_of_state
+from ._alone import remembered
 from ._ranks import Ranks
 
 Own = dict[str, list[Any] | None]
@@ -60,6 +61,17 @@ def kept(state: Path, round: int) -> dict[str, list[Any]]:
     """What is stored of all agents with the state of a round, by what it is."""
     path = beside(state, round)
     return _loaded(path) if path.exists() else {}
+
+
+def kept_buffers(state: Path) -> list[dict[str, torch.Tensor]] | None:
+    """The buffers of all agents in a state: stored beside it, or in it if the agents had no host."""
+    beside_it = kept(state, round_of_state(state)).get("buffers")
+    if beside_it:
+        return beside_it
+    packed = {int(key.removeprefix("memory.")): value.tobytes() for key, value in read_safetensors(state).items() if key.startswith("memory.")}
+    # Before the bytes stands their number.
+    memories = [packed[agent][8 : 8 + int.from_bytes(packed[agent][:8], "little")] for agent in sorted(packed)]
+    return [remembered(memory) for memory in memories] or None
 
 
 def _loaded(file: Any) -> Any:

@@ -19,16 +19,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from .. import _divided as divided
 from .. import _mile
 from .._defaults import complete
-from .._files import round_of_state
 from .._methods import Algorithm, Algorithms
 from .._samples import Counts, number
 from ._checked import AUTOCAST, TYPES, check_functions, check_model, check_values, scalar
 from ._data import AgentData, Batch, EvalRows, Loaded, Source, Streamed, source
-from ._evaluation import Evaluator, Local, OwnMetrics, columns_of, local_names, own_loss, split
+from ._evaluation import Evaluator, Local, OwnMetrics, columns_of, local_names, mean_of, own_loss, split
 from ._gradients import Gradients, choose, copied, trained, views
 from ._host import Host
 from ._identity import data_of, facts
-from ._kept import kept
+from ._kept import kept_buffers
 from ._local import Optimised, Optimizers, Schedulers, make, make_scheduler
 from ._ranks import Ranks, own_gpu, started_by_torchrun
 
@@ -242,9 +241,8 @@ class Problem:
         return self.factors[agent] * self._evaluator.loss(agent, x, self._counts.of(agent))
 
     def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
-        """A stochastic gradient, computed outside a host."""
-        batches = ((self.factors[agent] / self.accumulate, batch) for batch in self.batches(agent, rng.seed, rng.draw))
-        return self._evaluator.gradient(agent, x, batches, number(rng.seed, agent, rng.draw))[0]
+        """A stochastic gradient, computed outside a host: of a model in training mode, whose buffers it changes."""
+        return self._evaluator.alone.gradient(agent, x, rng.seed, rng.draw)
 
     def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
         """The exact gradient of f_agent."""
@@ -283,15 +281,23 @@ class Problem:
 
     @property
     def needs_host(self) -> str | None:
-        """What only the engine of `mile.run` does for this problem: elsewhere agents have x, and gradients that are functions of x and the step."""
+        """What only the engine of `mile.run` does for this problem: elsewhere agents have x, gradients, and buffers."""
         if self.optimizer is not None:
-            return "a PyTorch optimizer, which remembers; give the method optimizer = \"adamw\" or another of the method's own optimizers instead"
-        if self.local_columns is not None:
-            return "parameters that stay with their agent (local)"
-        if self.clip is not None:
-            return "clip; give it to the method instead"
-        moving = self._evaluator.moving_buffers() if self.buffers else []
-        return f"buffers that change while training ({', '.join(moving[:3])}), such as those of batch norms; use group or layer norms instead" if moving else None
+            return "a PyTorch optimizer; give the method optimizer = \"adamw\" or another of the method's own optimizers instead"
+        return None if self.local_columns is None else "parameters that stay with their agent (local)"
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an agent without a host has more to remember than its vectors."""
+        return bool(self.buffers)
+
+    def memory(self, agent: int) -> bytes:
+        """What an agent without a host remembers besides its vectors."""
+        return self._evaluator.alone.memory(agent)
+
+    def recall(self, agent: int, memory: bytes | None) -> None:
+        """Continues with what an agent remembered, or begins anew."""
+        self._evaluator.alone.recall(agent, memory)
 
     def close(self) -> None:
         """Stops the workers of data loaders. Called by the library after a run."""
@@ -307,20 +313,23 @@ class Problem:
 
     def state_dicts(self, x: NDArray[Any], state: Path) -> list[dict[str, torch.Tensor]]:
         """A state dict for each row of x, with the buffers that are stored next to the state."""
-        buffers = kept(state, round_of_state(state)).get("buffers")
+        buffers = kept_buffers(state)
         return [self._state_dict(row, buffers[k] if buffers else None) for k, row in enumerate(x)]
 
     def state_dict(self, x: NDArray[Any], state: Path) -> dict[str, torch.Tensor]:
         """The state dict of the average of the rows of x, with the mean of the buffers."""
-        buffers = kept(state, round_of_state(state)).get("buffers")
+        buffers = kept_buffers(state)
         mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
-        return self._state_dict(mean, _mean(buffers) if buffers else None)
+        return self._state_dict(mean, mean_of(buffers) if buffers else None)
 
     def export_model(self, agent: int | None, x: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
         """The state dict of an agent's model, or of the average of all, whose trained parameters are x. Called by the library when a job has ended."""
-        host = self._evaluator.host
-        buffers = None if host is None else host.kept_buffers()
-        own = None if not buffers else _mean(buffers) if agent is None else buffers[agent]
+        host, evaluator = self._evaluator.host, self._evaluator
+        if host is None:
+            own = evaluator.mean_buffers() if agent is None else evaluator.buffers_of(agent)
+        else:
+            buffers = host.kept_buffers()
+            own = {} if not buffers else mean_of(buffers) if agent is None else buffers[agent]
         return {key: value.contiguous().float().numpy() for key, value in self._state_dict(x, own).items() if isinstance(value, torch.Tensor)}
 
     def _state_dict(self, row: NDArray[Any], buffers: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
@@ -402,15 +411,3 @@ def _tied(model: nn.Module) -> list[tuple[str, str]]:
     first = {id(one): key for key, one in (*model.named_parameters(), *model.named_buffers())}
     named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
     return [(key, first[id(one)]) for key, one in named if (one.requires_grad or not isinstance(one, nn.Parameter)) and first[id(one)] != key]
-
-
-def _mean(buffers: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """The mean of floating-point buffers, as the host forms it, and all other buffers of the first agent."""
-    found = dict(buffers[0])
-    for key, first in buffers[0].items():
-        if first.is_floating_point():
-            total = torch.zeros(first.shape, dtype=torch.float64)
-            for one in buffers:
-                total += one[key]
-            found[key] = (total / len(buffers)).to(first.dtype)
-    return found

@@ -10,6 +10,7 @@ use mile_lab::DIVERGED;
 use mile_lab::agent_files::AgentFiles;
 use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
+use mile_lab::objectives::remembering::{Memories, memories, recall};
 use mile_lab::plan::{Job, Plan};
 use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, TransportSpec};
 use mile_lab::store::write_file;
@@ -40,7 +41,7 @@ pub(super) fn run_jobs<T: Scalar>(
     let mut restored = restore::<T>(plan, config, &folder, &terms)?;
     if from > 0 && restored.state.as_ref().is_none_or(|state| state.job < from) {
         let mark = Mark { exchange: agent::first_exchange_of(from), round: plan.spec.rounds * from as u64 };
-        restored = Restored { state: None, memory: Memory { mark, ..Memory::default() } };
+        restored = Restored { state: None, objective: None, memory: Memory { mark, ..Memory::default() } };
     }
     check_events(plan, config)?;
     let (membership, rounds) = (&plan.membership, plan.spec.rounds);
@@ -59,17 +60,21 @@ pub(super) fn run_jobs<T: Scalar>(
     }
     status::forget(&config.folder)?;
     let mut mark = restored.memory.mark;
-    let engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
+    let mut engine = NetworkEngine::start(settings, folder, terms, restored.memory)?;
+    let (objectives, id) = (plan.spec.objectives.clone(), config.id);
+    if objectives.remembering().is_some() {
+        engine.remember(Box::new(move || Ok(memories(&*objectives, [id])?.remove(&id).unwrap_or_default())));
+    }
     let jobs = plan.jobs().len();
     engine.expect_rounds(leaves.unwrap_or(rounds * jobs as u64));
     let _page = page::serve(&config.settings, Layout::of(&plan.spec)?, engine.reporter())?;
     let may_stop = plan.spec.stop.is_some();
-    let mut host = RecordingHost::new(engine, plan, files, config.settings.snapshots, may_stop);
+    let mut host = RecordingHost::new(engine, plan, config.id, files, config.settings.snapshots, may_stop);
     let first = restored.state.as_ref().map_or(from, |state| state.job);
-    let mut state = restored.state;
+    let mut state = restored.state.map(|state| (state, restored.objective.map(|bytes| (config.id, bytes))));
     for index in first..jobs {
         let begin = match (state.take(), new) {
-            (Some(state), _) => Begin::Resumed(Box::new(state)),
+            (Some((state, memory)), _) => Begin::Resumed(Box::new(state), memory.into_iter().collect()),
             (None, Some(k)) => Begin::New(k),
             (None, None) => Begin::Fresh(mark),
         };
@@ -103,8 +108,8 @@ pub(super) fn run_jobs<T: Scalar>(
 enum Begin<T> {
     /// At its start, after this many exchanges and rounds of earlier jobs.
     Fresh(Mark),
-    /// From a checkpoint.
-    Resumed(Box<State<T>>),
+    /// From a checkpoint, with what the agent's objective remembers.
+    Resumed(Box<State<T>>, Memories),
     /// As the agent that is new with the k-th event.
     New(usize),
 }
@@ -188,7 +193,7 @@ fn run_job<T: Scalar>(
         epochs.map(|epoch| plan.method_in(Job { algorithm, seed }, epoch)).collect::<Result<_, _>>()?;
     let later: Vec<&dyn Method> = methods[1..].iter().map(|method| &**method).collect();
     let round = match &begin {
-        Begin::Resumed(state) => Some(state.progress.round),
+        Begin::Resumed(state, _) => Some(state.progress.round),
         Begin::New(k) => Some(plan.membership.events()[*k].round),
         Begin::Fresh(_) => None,
     };
@@ -203,8 +208,10 @@ fn run_job<T: Scalar>(
     AgentFiles::of(&config.folder).remove_divergence(plan, Job { algorithm, seed })?;
     let point = start(plan, &*problem, seed, config.id)?;
     let size: f64 = rms(&point);
+    let remembered = if let Begin::Resumed(_, memories) = &begin { Some(memories) } else { None };
+    recall(&*plan.spec.objectives, [config.id], remembered)?;
     let from = match begin {
-        Begin::Resumed(state) => StartFrom::State(*state),
+        Begin::Resumed(state, _) => StartFrom::State(*state),
         Begin::New(k) => StartFrom::Event(k),
         Begin::Fresh(mark) => StartFrom::Point(point, mark),
     };

@@ -9,6 +9,7 @@
 use mile::block;
 use mile_lab::agent_files::{AgentFiles, Divergence, OwnLoss};
 use mile_lab::engines::Scalar;
+use mile_lab::objectives::remembering::memories;
 use mile_lab::plan::Plan;
 use mile_lab::table::number;
 use mile_net::agent::{Failure, Host, RoundEnd};
@@ -47,6 +48,7 @@ impl std::fmt::Display for ModelDiverged {
 pub(super) struct RecordingHost<'a, T: Scalar> {
     pub(super) engine: NetworkEngine<T>,
     plan: &'a Plan,
+    agent: usize,
     files: AgentFiles,
     /// Whether the model is written at the recorded rounds.
     snapshots: bool,
@@ -69,13 +71,14 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
     pub(super) fn new(
         engine: NetworkEngine<T>,
         plan: &'a Plan,
+        agent: usize,
         files: AgentFiles,
         snapshots: bool,
         may_stop: bool,
     ) -> Self {
         let (sent, keep_sent) = (Vec::new(), false);
         let (next, limit, size, job) = (0, f64::INFINITY, 0.0, 0);
-        Self { engine, plan, files, snapshots, may_stop, keep_sent, sent, next, limit, size, job }
+        Self { engine, plan, agent, files, snapshots, may_stop, keep_sent, sent, next, limit, size, job }
     }
 
     /// Prepares for a job that starts, or resumes after a round. A model whose root mean square is beyond `limit` has diverged.
@@ -104,8 +107,8 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         // An agent that leaves makes no records that the others do not make.
         if self.snapshots && (self.is_due(round) || end.last && self.may_stop) {
             let sent = (round > 0).then_some(&self.sent[..]);
-            let model = &end.vectors[0];
-            self.files.write_snapshot(self.plan, end.job, end.progress, model, sent)?;
+            let (model, own) = (&end.vectors[0], memories(&*self.plan.spec.objectives, [self.agent])?);
+            self.files.write_snapshot(self.plan, end.job, end.progress, model, sent, &own)?;
         }
         let loss = end.gossip.own_loss().filter(|loss| loss.is_finite());
         if let Some(loss) = loss.filter(|_| round.is_multiple_of(self.gossip_every())) {
@@ -115,7 +118,8 @@ impl<'a, T: Scalar> RecordingHost<'a, T> {
         }
         if end.last {
             let (progress, layout) = (end.progress, end.layout);
-            self.files.write_final(self.plan, end.job, progress, layout, end.vectors)?;
+            let own = memories(&*self.plan.spec.objectives, [self.agent])?;
+            self.files.write_final(self.plan, end.job, progress, layout, end.vectors, &own)?;
         }
         Ok(())
     }

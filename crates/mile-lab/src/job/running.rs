@@ -15,6 +15,7 @@ use crate::divergence::DIVERGED;
 use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;
+use crate::objectives::remembering::{memories, recall};
 use crate::plan::{Job, JobClock, Plan};
 use crate::ranks::lost;
 use crate::record::{
@@ -96,7 +97,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         let size =
             if epoch == 0 { rms(together, engine)? } else { size_at_start::<T>(context.plan, job.seed)? };
         let limit = DIVERGED * size.max(1.0);
-        let saved = if resume { restore(together, context, job, method, engine)? } else { None };
+        let saved = if resume { restore(together, context, job, epoch, method, engine)? } else { None };
         let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let (run, wall) = match &saved {
             Some(header) => {
@@ -105,6 +106,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
             }
             None => {
                 let begun = Instant::now();
+                recall(&*context.plan.spec.objectives, 0..context.plan.membership.numbers(), None)?;
                 (Run::start(method, schedule, engine)?, begun.elapsed())
             }
         };
@@ -183,7 +185,10 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
     fn renew(&mut self) -> Result<(), LabError> {
         let begun = Instant::now();
         let epoch = &self.context.plan.membership.epochs()[self.epoch];
-        self.run.renew(epoch.newcomer_with(|_| true), self.engine)?;
+        let newcomer = epoch.newcomer_with(|_| true);
+        let number = newcomer.map(|(place, _)| epoch.members[place]);
+        recall(&*self.context.plan.spec.objectives, number, None)?;
+        self.run.renew(newcomer, self.engine)?;
         self.wall += begun.elapsed();
         self.entered = true;
         Ok(())
@@ -303,7 +308,9 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         let mut progress = *self.run.progress();
         progress.costs = total(self.together, progress.costs)?;
         let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);
-        saved::write(self.together, path, &header, &self.method.layout(), self.engine)
+        let members = &self.context.plan.membership.epochs()[self.epoch].members;
+        let memories = memories(&*self.context.plan.spec.objectives, members.iter().copied())?;
+        saved::write(self.together, path, &header, &self.method.layout(), self.engine, &memories)
     }
 
     fn conclude(mut self, ended: (JobStatus, Ending)) -> Result<Outcome, LabError> {
@@ -346,14 +353,16 @@ fn restore<T: Scalar>(
     together: Together<'_>,
     context: &JobContext,
     job: Job,
+    epoch: usize,
     method: &dyn Method,
     engine: &mut dyn Engine<T>,
 ) -> Result<Option<Header>, LabError> {
     for path in [context.checkpoint_path(job), context.final_path(job)] {
         let found = saved::read(together, &path, &context.plan.facts_of(job), &method.layout(), engine)?;
-        if found.is_some() {
-            return Ok(found);
-        }
+        let Some((header, memories)) = found else { continue };
+        let members = &context.plan.membership.epochs()[epoch].members;
+        recall(&*context.plan.spec.objectives, members.iter().copied(), Some(&memories))?;
+        return Ok(Some(header));
     }
     Ok(None)
 }

@@ -105,6 +105,9 @@ pub struct Settings {
     pub notices: Option<usize>,
 }
 
+/// What the agent's objective remembers now.
+pub type Remember = dyn Fn() -> Result<Vec<u8>, Failure> + Send;
+
 /// The connections and the folder of one agent. Dropping it is like killing the agent: use [`leave`](Self::leave).
 pub struct NetworkEngine<T: Real> {
     shared: Arc<Shared<T>>,
@@ -115,6 +118,7 @@ pub struct NetworkEngine<T: Real> {
     timeout: Option<Duration>,
     linger: Duration,
     checkpoints: Checkpoints,
+    objective: Option<Box<Remember>>,
     metrics: Option<metrics::Metrics>,
     _status: Option<observe::Socket>,
     runtime: Option<Runtime>,
@@ -176,10 +180,16 @@ impl<T: Real> NetworkEngine<T> {
             timeout: settings.timeout,
             linger: settings.linger,
             checkpoints: Checkpoints::after(settings.pace, settings.limits.checkpoint_every, mark.round),
+            objective: None,
             metrics,
             _status: status,
             runtime: Some(runtime),
         })
+    }
+
+    /// From now on, checkpoints hold what the agent's objective remembers.
+    pub fn remember(&mut self, objective: Box<Remember>) {
+        self.objective = Some(objective);
     }
 
     /// The address it listens on.
@@ -298,7 +308,8 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
         };
         if let Some(memory) = memory {
             let begun = Instant::now();
-            self.folder.save(self.shared.me, &self.terms, end, &memory)?;
+            let objective = self.objective.as_ref().map(|remember| remember()).transpose()?;
+            self.folder.save(self.shared.me, &self.terms, end, objective.as_deref(), &memory)?;
             drop(memory);
             self.checkpoints.written(end.mark.round, begun);
             self.shared.with(|core, _| {
