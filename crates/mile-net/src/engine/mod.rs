@@ -282,6 +282,7 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
         if let Some(memory) = memory {
             let begun = Instant::now();
             self.folder.save(self.shared.me, &self.terms, end, &memory)?;
+            let stored = self.folder.stored(&memory)?;
             drop(memory);
             self.checkpoints.written(end.mark.round, begun);
             self.shared.with(|core, _| {
@@ -290,6 +291,7 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
                 core.view.spent.writing_s += seconds;
                 core.view.spent.computing_s -= seconds;
                 core.view.saved = Some(end.mark.round);
+                core.session.stored(&stored);
                 core.session.durable(end.mark);
             });
         }
