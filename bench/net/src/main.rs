@@ -1,9 +1,11 @@
 //! What an exchange costs: TLS over TCP, bare iroh streams and the engine with both transports, two processes on loopback, full duplex.
 //!
-//! Without arguments it starts itself in pairs and prints tables; with `links`, only the speed of links. See `results/` for dated ones.
+//! Without arguments it starts itself in pairs and prints tables; with `links`, only the speed of links; with `large`, what agents with a
+//! long vector take ([`large::Large`]). See `results/` for dated ones.
 
 mod bare;
 mod engine;
+mod large;
 mod tls;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -149,6 +151,11 @@ fn overhead(dim: usize) -> String {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.split_first() {
+        Some((mode, rest)) if mode == "large" => return large::run(rest),
+        Some((mode, rest)) if mode == "large-agent" => return large::agent(rest),
+        _ => {}
+    }
     if let [mode, rest @ ..] = &args[..]
         && let [me, first, second, dim, reps] =
             rest.iter().map(|word| word.parse().expect("a number")).collect::<Vec<usize>>()[..]

@@ -22,7 +22,7 @@ use crate::farewell::{self, FAREWELL, Farewell};
 use crate::gossip::Gossip;
 use crate::handshake::{Mark, Terms};
 use crate::json_float::bits;
-use crate::outbox::{KeptMessage, Message, MessageForm};
+use crate::outbox::{Content, KeptMessage, LARGE, StoredMessage};
 use crate::protocol::Memory;
 
 /// A checkpoint that cannot be written or used.
@@ -172,16 +172,22 @@ impl Folder {
         memory: &Memory<T>,
     ) -> Result<(), CheckpointError> {
         let state: Vec<String> = end.layout.state_names().map(str::to_owned).collect();
-        let messages: Vec<String> = memory.outbox.iter().map(|kept| outbox_name(kept.message.mark)).collect();
-        let kept = memory.outbox.iter().map(|kept| &kept.message.vectors);
-        let vectors: Vec<&Vec<T>> = end.vectors.iter().chain(kept).collect();
-        let shapes: Vec<[usize; 1]> = vectors.iter().map(|vector| [vector.len()]).collect();
-        let named = state.iter().chain(&messages).zip(&shapes).zip(&vectors);
+        let messages = memory
+            .outbox
+            .iter()
+            .map(|kept| (outbox_name(kept.content.mark()), [kept.content.elements()], &kept.content));
+        let messages: Vec<(String, [usize; 1], &Content<T>)> = messages.collect();
+        let dims: Vec<[usize; 1]> = end.vectors.iter().map(|vector| [vector.len()]).collect();
+        let vectors = state.iter().zip(&dims).zip(end.vectors);
+        let vectors = vectors.map(|((name, shape), values)| Array::new(name, shape, values.as_slice()));
+        let kept = messages.iter().map(|(name, shape, content)| match content {
+            Content::Memory(message) => Array::new(name, shape, message.vectors.as_slice()),
+            Content::Disk(message) => Array::stored(name, shape, &message.vectors),
+        });
         let objective: Option<Vec<T>> = objective.map(pack);
         let size = [objective.as_ref().map_or(0, Vec::len)];
         let remembered = objective.iter().map(|numbers| Array::new(OBJECTIVE, &size, numbers.as_slice()));
-        let arrays = named.map(|((name, shape), values)| Array::new(name, shape, values.as_slice()));
-        let arrays: Vec<Array> = arrays.chain(remembered).collect();
+        let arrays: Vec<Array> = vectors.chain(kept).chain(remembered).collect();
         let Progress { step, round, step_size, costs } = *end.progress;
         let Costs { vectors_sent, exchanges, bytes_sent, gradient_evals } = costs;
         let header = Header {
@@ -204,7 +210,29 @@ impl Folder {
         mile_store::state::write(&path, &header, &arrays).map_err(|error| unusable(&path, error))
     }
 
-    /// Reads the checkpoint, if there is one, of this agent in a run with these terms.
+    /// The messages of a memory that was just saved which are read from the checkpoint from now on: the large ones, and those of an
+    /// earlier checkpoint.
+    pub fn stored<T: Real>(&self, memory: &Memory<T>) -> Result<Vec<Arc<StoredMessage>>, CheckpointError> {
+        let on_disk = |kept: &&KeptMessage<T>| match &kept.content {
+            Content::Memory(message) => size_of_val(&message.vectors[..]) >= LARGE,
+            Content::Disk(_) => true,
+        };
+        let mut found = memory.outbox.iter().filter(on_disk).peekable();
+        if found.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let path = self.path.join(CHECKPOINT);
+        let Some(mut file) = open(&path)? else {
+            return Err(CheckpointError::Damaged {
+                path,
+                what: "it has just been written and is missing".into(),
+            });
+        };
+        let found = found.map(|kept| stored::<T>(&mut file, OutboxEntry::of(kept)));
+        found.collect::<Result<_, _>>().map_err(|error| unusable(&path, error))
+    }
+
+    /// Reads the checkpoint, if there is one, of this agent in a run with these terms. Messages stay on disk.
     pub fn load<T: Real>(&self, agent: usize, terms: &Terms) -> Result<Restored<T>, CheckpointError> {
         let path = self.path.join(CHECKPOINT);
         let failed = |error| unusable(&path, error);
@@ -230,11 +258,13 @@ impl Folder {
         let remembers = file.names().any(|name| name == OBJECTIVE);
         let objective = remembers.then(|| file.vector::<T>(OBJECTIVE)).transpose().map_err(failed)?;
         let objective = objective.and_then(|numbers| unpack(&numbers));
-        let names: Vec<String> = file.header.outbox.iter().map(|entry| outbox_name(entry.mark)).collect();
-        let messages: Vec<Vec<T>> =
-            names.iter().map(|name| file.vector(name)).collect::<Result<_, _>>().map_err(failed)?;
-        let Header { job, mark, step, round, step_size, costs, gossip, mut known, outbox, scales, .. } =
-            file.header;
+        let entries = std::mem::take(&mut file.header.outbox);
+        let kept = entries.into_iter().map(|entry| {
+            let recipients = entry.recipients.clone();
+            Ok(KeptMessage { content: Content::Disk(stored::<T>(&mut file, entry)?), recipients })
+        });
+        let outbox: Vec<KeptMessage<T>> = kept.collect::<Result<_, _>>().map_err(failed)?;
+        let Header { job, mark, step, round, step_size, costs, gossip, mut known, scales, .. } = file.header;
         // What neighbours have confirmed since, while this agent was about to leave.
         for (id, mark) in Farewell::read(&self.path).into_iter().flat_map(|farewell| farewell.known) {
             let known = known.entry(id).or_default();
@@ -242,17 +272,8 @@ impl Folder {
         }
         let [vectors_sent, exchanges, bytes_sent, gradient_evals] = costs;
         let costs = Costs { vectors_sent, exchanges, bytes_sent, gradient_evals };
-        let kept = outbox.into_iter().zip(messages).map(|(entry, vectors)| KeptMessage {
-            message: Arc::new(Message {
-                mark: entry.mark,
-                vectors,
-                form: MessageForm::Whole,
-                gossip: entry.gossip,
-            }),
-            recipients: entry.recipients,
-        });
         let decisions = self.decisions()?.unwrap_or(file.header.decisions);
-        let memory = Memory { mark, known, outbox: kept.collect(), decisions, scales };
+        let memory = Memory { mark, known, outbox, decisions, scales };
         let progress = Progress { step, round, step_size, costs };
         Ok(Restored { state: Some(State { job, mark, progress, vectors, gossip }), objective, memory })
     }
@@ -289,10 +310,19 @@ fn open(path: &Path) -> Result<Option<StateFile<Header>>, CheckpointError> {
 }
 
 impl OutboxEntry {
-    fn of<T>(kept: &KeptMessage<T>) -> Self {
-        let Message { mark, gossip, .. } = &*kept.message;
-        Self { mark: *mark, gossip: gossip.clone(), recipients: kept.recipients.clone() }
+    fn of<T: Real>(kept: &KeptMessage<T>) -> Self {
+        let KeptMessage { content, recipients } = kept;
+        Self { mark: content.mark(), gossip: content.gossip().to_vec(), recipients: recipients.clone() }
     }
+}
+
+/// A message of a checkpoint.
+fn stored<T: Real>(
+    file: &mut StateFile<Header>,
+    entry: OutboxEntry,
+) -> Result<Arc<StoredMessage>, StateError> {
+    let vectors = file.stored::<T>(&outbox_name(entry.mark))?;
+    Ok(Arc::new(StoredMessage { mark: entry.mark, vectors, gossip: entry.gossip }))
 }
 
 /// The name of a kept message in a checkpoint.
@@ -308,7 +338,7 @@ fn foreign(header: &Header, agent: usize, terms: &Terms) -> Option<String> {
     terms.differs(&header.terms).map(|(key, here, there)| format!("{key} is {here} here and {there} there"))
 }
 
-fn unusable(path: &Path, error: StateError) -> CheckpointError {
+pub(crate) fn unusable(path: &Path, error: StateError) -> CheckpointError {
     match error {
         StateError::Io { path, action, source } => CheckpointError::Disk { action, path, source },
         StateError::Damaged { path, what } => CheckpointError::Damaged { path, what },
@@ -324,6 +354,7 @@ fn unusable(path: &Path, error: StateError) -> CheckpointError {
 mod tests {
     use super::*;
     use crate::edge::RoundRange;
+    use crate::outbox::{Message, MessageForm};
     use mile::method::{Layout, Unit};
 
     fn terms() -> Terms {
@@ -331,8 +362,8 @@ mod tests {
         Terms { run: "test".into(), dim: 3, precision: "f32".into(), facts }
     }
 
-    fn write(folder: &Folder) -> (State<f32>, Memory<f32>) {
-        let mark = Mark { exchange: 7, round: 6 };
+    /// Saves a state with this memory.
+    fn save(folder: &Folder, memory: &Memory<f32>) -> State<f32> {
         let costs = Costs { vectors_sent: 7, exchanges: 7, bytes_sent: 168, gradient_evals: 31 };
         let progress = Progress { step: 30, round: 6, step_size: 0.1, costs };
         let vectors = vec![vec![1.5f32, -2.0, f32::NAN], vec![0.25, 0.0, -0.0]];
@@ -340,16 +371,22 @@ mod tests {
         let layout = Layout::new([("x", Unit::Fixed), ("c", Unit::StepSize)], ["g"]);
         let end = RoundEnd {
             job: 1,
-            mark,
+            mark: memory.mark,
             progress: &progress,
             layout: &layout,
             vectors: &vectors,
             gossip: &gossip,
             last: false,
         };
+        folder.save(1, &terms(), &end, Some(b"statistics"), memory).unwrap();
+        end.state()
+    }
+
+    fn write(folder: &Folder, elements: usize) -> (State<f32>, Memory<f32>) {
+        let mark = Mark { exchange: 7, round: 6 };
         let message = Message {
             mark: Mark { exchange: 6, round: 5 },
-            vectors: vec![9.0; 3],
+            vectors: (0..elements).map(|k| 9.0 + k as f32).collect(),
             form: MessageForm::Whole,
             gossip: vec![f64::INFINITY],
         };
@@ -358,17 +395,24 @@ mod tests {
         let memory = Memory {
             mark,
             known: BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]),
-            outbox: vec![KeptMessage { message: Arc::new(message), recipients: vec![2] }],
+            outbox: vec![KeptMessage { content: Content::Memory(Arc::new(message)), recipients: vec![2] }],
             decisions: BTreeMap::from([(2, decisions)]),
             scales: vec![1.0, 0.1f64.cbrt()],
         };
-        folder.save(1, &terms(), &end, Some(b"statistics"), &memory).unwrap();
-        (end.state(), memory)
+        (save(folder, &memory), memory)
     }
 
     /// Everything that was saved, as text: NaN is equal to itself there.
     fn all(state: &State<f32>, memory: &Memory<f32>) -> String {
-        format!("{state:?} {memory:?}")
+        let Memory { mark, known, outbox, decisions, scales } = memory;
+        let messages: Vec<_> = outbox
+            .iter()
+            .map(|KeptMessage { content, recipients }| {
+                let elements = content.read(0..content.elements()).unwrap().into_owned();
+                (content.mark(), elements, content.gossip().to_vec(), recipients)
+            })
+            .collect();
+        format!("{state:?} {mark:?} {known:?} {messages:?} {decisions:?} {scales:?}")
     }
 
     #[test]
@@ -376,7 +420,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
         assert!(folder.load::<f32>(1, &terms()).unwrap().state.is_none());
-        let (state, memory) = write(&folder);
+        let (state, memory) = write(&folder, 3);
         let expected = all(&state, &memory);
         let read = folder.load::<f32>(1, &terms()).unwrap();
         assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
@@ -407,10 +451,38 @@ mod tests {
     }
 
     #[test]
+    fn large_messages_are_read_from_the_checkpoint_and_copied_into_the_next_one() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
+        let small = write(&folder, 3).1;
+        assert!(folder.stored(&small).unwrap().is_empty());
+        let (state, memory) = write(&folder, LARGE / 4);
+        let expected = all(&state, &memory);
+        let [stored] = &folder.stored(&memory).unwrap()[..] else { panic!("one message") };
+        let recipients = vec![2];
+        let outbox = vec![KeptMessage { content: Content::Disk(stored.clone()), recipients }];
+        let memory = Memory { outbox, ..memory };
+        assert_eq!(all(&state, &memory), expected);
+        let path = folder.path().join(CHECKPOINT);
+        let before = fs::read(&path).unwrap();
+        save(&folder, &memory);
+        assert_eq!(fs::read(&path).unwrap(), before);
+        let read = folder.load::<f32>(1, &terms()).unwrap();
+        assert_eq!(all(&read.state.unwrap(), &read.memory), expected);
+        assert_eq!(folder.stored(&memory).unwrap().len(), 1);
+        // The new checkpoint is wrong from here on, and that must not go unnoticed.
+        let mut damaged = before;
+        *damaged.last_mut().unwrap() ^= 1;
+        fs::write(&path, &damaged).unwrap();
+        let error = folder.stored(&memory).unwrap_err();
+        assert!(matches!(error, CheckpointError::Damaged { .. }), "{error}");
+    }
+
+    #[test]
     fn a_checkpoint_of_another_run_or_agent_is_refused_with_what_differs() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
-        write(&folder);
+        write(&folder, 3);
         let refused = |agent, terms: &Terms| match folder.load::<f32>(agent, terms).unwrap_err() {
             CheckpointError::Foreign { what, .. } => what,
             other => panic!("{other}"),
@@ -427,7 +499,7 @@ mod tests {
     fn decisions_on_disk_come_before_those_in_the_checkpoint_and_are_whole_or_refused() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path(), Duration::ZERO).unwrap();
-        let (_, memory) = write(&folder);
+        let (_, memory) = write(&folder, 3);
         let mut later = memory.decisions.clone();
         later.get_mut(&2).unwrap().add(RoundRange { from: 7, to: 9, used: true }).unwrap();
         folder.save_decisions(&later).unwrap();
@@ -451,7 +523,7 @@ mod tests {
         let known = || folder.load::<f32>(1, &terms()).unwrap().memory.known;
         farewell.write(home.path()).unwrap();
         assert!(known().is_empty(), "without a checkpoint it is of another run");
-        write(&folder);
+        write(&folder, 3);
         assert_eq!(known(), BTreeMap::from([(2, Mark { exchange: 6, round: 5 })]), "and is removed");
         farewell.write(home.path()).unwrap();
         assert_eq!((known(), Farewell::read(home.path())), (farewell.known.clone(), Some(farewell)));

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use mile::real::{Precision, Real};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -16,7 +17,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub use crate::error::StateError;
+
 use crate::file::write_with;
+use crate::stored::{SharedFile, StoredVector, read_at};
 
 const KEY: &str = "mile";
 
@@ -26,38 +30,49 @@ pub struct Array<'a> {
     name: &'a str,
     shape: &'a [usize],
     precision: Precision,
-    bytes: &'a [u8],
+    source: Source<'a>,
+}
+
+/// Where the numbers of an array are.
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    Memory(&'a [u8]),
+    Disk(&'a StoredVector),
 }
 
 impl<'a> Array<'a> {
     /// An array of this name and shape with these numbers, row after row.
     pub fn new<T: Real>(name: &'a str, shape: &'a [usize], values: &'a [T]) -> Self {
-        Self { name, shape, precision: T::PRECISION, bytes: bytemuck::cast_slice(values) }
+        Self { name, shape, precision: T::PRECISION, source: Source::Memory(bytemuck::cast_slice(values)) }
+    }
+
+    /// An array with the numbers of another state, which are copied part by part.
+    pub fn stored(name: &'a str, shape: &'a [usize], vector: &'a StoredVector) -> Self {
+        Self { name, shape, precision: vector.precision(), source: Source::Disk(vector) }
     }
 }
 
-/// A state that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StateError {
-    /// The system cannot read or write it.
-    #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It is damaged or incomplete.
-    #[error("{} is a damaged or incomplete state ({what})", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
+impl Source<'_> {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::Disk(vector) => vector.bytes(),
+        }
+    }
+
+    fn checksum(self) -> String {
+        match self {
+            Self::Memory(bytes) => checksum(bytes),
+            Self::Disk(vector) => format!("{:08x}", vector.checksum()),
+        }
+    }
+
+    fn write(self, file: &mut dyn Write) -> std::io::Result<()> {
+        match self {
+            Self::Memory(bytes) => file.write_all(bytes),
+            Self::Disk(vector) => vector.for_each_part(|part| file.write_all(part)),
+        }
+    }
 }
 
 /// What the metadata hold.
@@ -101,10 +116,10 @@ pub fn write<H: Serialize>(path: &Path, header: &H, arrays: &[Array<'_>]) -> Res
 fn write_arrays(path: &Path, header: &str, arrays: &[Array<'_>]) -> std::io::Result<()> {
     let mut sorted: Vec<&Array<'_>> = arrays.iter().collect();
     sorted.sort_by_key(|array| array.name);
-    for Array { name, shape, precision, bytes } in &sorted {
+    for Array { name, shape, precision, source } in &sorted {
         let needed = shape.iter().try_fold(precision.bytes(), |n, k| n.checked_mul(*k));
-        if needed != Some(bytes.len()) {
-            let numbers = bytes.len() / precision.bytes();
+        if needed != Some(source.bytes()) {
+            let numbers = source.bytes() / precision.bytes();
             return Err(std::io::Error::other(format!(
                 "{name}: {numbers} numbers do not match shape {shape:?}"
             )));
@@ -114,12 +129,12 @@ fn write_arrays(path: &Path, header: &str, arrays: &[Array<'_>]) -> std::io::Res
         name: array.name.to_owned(),
         shape: array.shape.to_vec(),
         precision: array.precision,
-        checksum: checksum(array.bytes),
+        checksum: array.source.checksum(),
     };
     let head = head(header, sorted.iter().map(describe).collect())?;
     write_with(path, |file| {
         file.write_all(&head)?;
-        sorted.iter().try_for_each(|array| file.write_all(array.bytes))
+        sorted.iter().try_for_each(|array| array.source.write(file))
     })
 }
 
@@ -198,6 +213,17 @@ impl<H: DeserializeOwned> StateFile<H> {
         Ok(values)
     }
 
+    /// A vector that stays on disk, to be read in parts. All of it is compared with its checksum first.
+    pub fn stored<T: Real>(&mut self, name: &str) -> Result<StoredVector, StateError> {
+        let range = self.vectors.range_of(name, T::PRECISION)?;
+        let place = |k: usize| self.vectors.start + k as u64;
+        let (path, file) = (&self.vectors.path, &self.vectors.file);
+        let found = StoredVector::open(path, name, file, place(range.start)..place(range.end), T::PRECISION)
+            .map_err(|error| self.vectors.damaged(error.to_string()))?;
+        self.vectors.compare(name, format!("{:08x}", found.checksum()))?;
+        Ok(found)
+    }
+
     /// Reads some rows of a vector with rows of equal length. Their checksums are not compared: that of the whole vector is
     /// given by [`checksum`](Self::checksum), and [`of_rows`](crate::parts::of_rows) forms it from those of all rows.
     pub fn rows<T: Real>(&mut self, name: &str, rows: &[usize], dim: usize) -> Result<Vec<T>, StateError> {
@@ -212,7 +238,7 @@ impl<H: DeserializeOwned> StateFile<H> {
 #[derive(Debug)]
 struct Vectors {
     path: PathBuf,
-    file: File,
+    file: SharedFile,
     metadata: Metadata,
     checksums: BTreeMap<String, String>,
     /// Where the vectors begin.
@@ -253,7 +279,7 @@ impl Vectors {
         }
         let Described { header, checksums } =
             serde_json::from_str(sealed.state.get()).map_err(|error| error.to_string())?;
-        let header = header.get().to_owned();
+        let (header, file) = (header.get().to_owned(), Arc::new(Mutex::new(file)));
         if length > 8 + size + metadata.data_len() as u64 {
             return Err("something was appended to it".into());
         }
@@ -281,7 +307,11 @@ impl Vectors {
     /// Reads the bytes of a vector, which must exist, and compares their checksum.
     fn read(&mut self, name: &str, range: Range<usize>, bytes: &mut [u8]) -> Result<(), StateError> {
         self.read_at(range.start, bytes)?;
-        if self.checksums.get(name) != Some(&checksum(bytes)) {
+        self.compare(name, checksum(bytes))
+    }
+
+    fn compare(&self, name: &str, found: String) -> Result<(), StateError> {
+        if self.checksums.get(name) != Some(&found) {
             return Err(self.damaged(format!("the checksum of {name} differs")));
         }
         Ok(())
@@ -303,9 +333,9 @@ impl Vectors {
         parts.try_for_each(|(row, bytes)| self.read_at(range.start + row * row_bytes, bytes))
     }
 
-    fn read_at(&mut self, place: usize, bytes: &mut [u8]) -> Result<(), StateError> {
-        let read = self.file.seek(SeekFrom::Start(self.start + place as u64));
-        read.and_then(|_| self.file.read_exact(bytes)).map_err(|error| self.damaged(error.to_string()))
+    fn read_at(&self, place: usize, bytes: &mut [u8]) -> Result<(), StateError> {
+        let read = read_at(&self.file, self.start + place as u64, bytes);
+        read.map_err(|error| self.damaged(error.to_string()))
     }
 }
 

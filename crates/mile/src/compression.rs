@@ -82,6 +82,16 @@ impl Compression {
         }
     }
 
+    /// How many elements are encoded by themselves: the message of a vector is that of its stretches, end to end, and so are the
+    /// compressed vectors. None if the vector is encoded as a whole.
+    pub fn stretch(self) -> Option<usize> {
+        match self {
+            // Four blocks have a whole number of elements of bytes, in either precision.
+            Self::Bf16 | Self::Fp16 | Self::EightBit => Some(4 * BLOCK),
+            Self::TopK(_) => None,
+        }
+    }
+
     /// How many elements of a vector are sent.
     fn kept(self, dim: usize) -> usize {
         match self {

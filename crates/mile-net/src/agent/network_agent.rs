@@ -241,6 +241,7 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         self.verbs.check_pull(pairs)?;
         let (from, to): (Vec<Vector>, Vec<Vector>) = pairs.iter().copied().unzip();
         let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
+            message.reserve_exact(from.iter().map(|from| vectors[from.0].len()).sum());
             from.iter().for_each(|from| message.extend_from_slice(&vectors[from.0]));
         };
         let finished = self.exchange(round, pairs[0].0, MessageForm::Whole, write, &to)?;
@@ -252,6 +253,7 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         let own = summary(&self.vectors[pull.from.0], &self.vectors[pull.memory.0]);
         let summary: &[T] = bytemuck::cast_slice(&own);
         let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
+            message.reserve_exact(summary.len() + vectors[pull.from.0].len());
             message.extend_from_slice(summary);
             message.extend_from_slice(&vectors[pull.from.0]);
         };
@@ -274,9 +276,14 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         self.verbs.compress(pull)?;
         self.carry_out()?;
         let write = |vectors: &[Vec<T>], message: &mut Vec<T>| {
-            let mut bytes = Vec::with_capacity(pull.by.message_bytes::<T>(vectors[pull.from.0].len()));
-            pull.by.encode(&vectors[pull.from.0], &mut bytes);
-            message.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+            let q = &vectors[pull.from.0];
+            message.reserve_exact(pull.by.message_bytes::<T>(q.len()) / size_of::<T>());
+            let mut bytes = Vec::new();
+            for stretch in q.chunks(pull.by.stretch().unwrap_or(q.len()).max(1)) {
+                bytes.clear();
+                pull.by.encode(stretch, &mut bytes);
+                message.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+            }
         };
         let finished =
             self.exchange(round, pull.model, MessageForm::Compressed(pull.by), write, &[pull.to])?;

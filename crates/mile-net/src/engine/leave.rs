@@ -79,7 +79,7 @@ impl<'a, T: Real> Leaving<'a, T> {
                 let since = if status.linked { silent } else { now - status.since.max(begun).min(now) };
                 patience.is_none_or(|patience| since < patience)
             };
-            let gone = panics::noted(&self.shared.threads).is_some();
+            let gone = core.failed.is_some() || panics::noted(&self.shared.threads).is_some();
             if gone || owing.iter().filter(worth_it).count() == 0 {
                 return owing.iter().map(|status| status.id).collect();
             }
@@ -104,7 +104,7 @@ impl<'a, T: Real> Leaving<'a, T> {
                 let patience = if known { linger.min(REVISIT) } else { linger }.as_millis() as Millis;
                 !core.parted(status.id) && now - status.since.max(begun).min(now) < patience
             };
-            let gone = panics::noted(&self.shared.threads).is_some();
+            let gone = core.failed.is_some() || panics::noted(&self.shared.threads).is_some();
             if gone || !core.session.neighbour_statuses().iter().any(stays_for) {
                 let since: &mut Instant = closing.get_or_insert_with(Instant::now);
                 if core.tasks.is_empty() || since.elapsed() >= CLOSING {

@@ -1,5 +1,6 @@
 //! One link: frames from the session to a connection, and from the connection to the session, at the same time.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use tokio::time::timeout;
 use super::close::LinkEnd;
 use super::shared::{Shared, Signals};
 use super::transport::{Connection, Receiver, Sender};
+use crate::checkpoint::unusable;
 use crate::frame::{Head, Kind};
-use crate::outbox::Message;
+use crate::outbox::{Content, Message, StoredMessage};
 use crate::protocol::{Arrival, Fault, Link, Outgoing};
 
 /// How long a HELLO may take to arrive.
@@ -134,7 +136,14 @@ async fn send_frames<T: Real>(
             Some(Outgoing::Control(bytes)) => sender.send(bytes.into(), Bytes::new()).await,
             Some(Outgoing::Data { head, message, from, to }) => {
                 let head = Bytes::copy_from_slice(&head.encode());
-                sender.send(head, Bytes::from_owner(Piece { message, from, to })).await
+                let piece = match message {
+                    Content::Memory(message) => Bytes::from_owner(Piece { message, from, to }),
+                    Content::Disk(message) => match read(shared, message, from..to).await {
+                        Ok(piece) => piece,
+                        Err(end) => return end,
+                    },
+                };
+                sender.send(head, piece).await
             }
         };
         if let Err(end) = sent {
@@ -153,5 +162,32 @@ struct Piece<T> {
 impl<T: Real> AsRef<[u8]> for Piece<T> {
     fn as_ref(&self) -> &[u8] {
         bytemuck::cast_slice(&self.message.vectors[self.from..self.to])
+    }
+}
+
+/// Elements of a message that is on disk. If they cannot be read, nobody can be sent this message again, and the agent's work ends.
+async fn read<T: Real>(
+    shared: &Shared<T>,
+    message: Arc<StoredMessage>,
+    elements: Range<usize>,
+) -> Result<Bytes, LinkEnd> {
+    let path = message.vectors.path().to_owned();
+    let reading = tokio::task::spawn_blocking(move || message.vectors.read::<T>(elements));
+    match reading.await {
+        Ok(Ok(elements)) => Ok(Bytes::from_owner(Part(elements))),
+        Ok(Err(error)) => {
+            shared.fail(unusable(&path, error));
+            Err(LinkEnd::Lost("a message cannot be read from the checkpoint".into()))
+        }
+        Err(ended) => Err(LinkEnd::Lost(ended.to_string())),
+    }
+}
+
+/// Elements as bytes.
+struct Part<T>(Vec<T>);
+
+impl<T: Real> AsRef<[u8]> for Part<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
     }
 }

@@ -310,6 +310,7 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
             let begun = Instant::now();
             let objective = self.objective.as_ref().map(|remember| remember()).transpose()?;
             self.folder.save(self.shared.me, &self.terms, end, objective.as_deref(), &memory)?;
+            let stored = self.folder.stored(&memory)?;
             drop(memory);
             self.checkpoints.written(end.mark.round, begun);
             self.shared.with(|core, _| {
@@ -318,6 +319,7 @@ impl<T: Real> Host<T> for NetworkEngine<T> {
                 core.view.spent.writing_s += seconds;
                 core.view.spent.computing_s -= seconds;
                 core.view.saved = Some(end.mark.round);
+                core.session.stored(&stored);
                 core.session.durable(end.mark);
             });
         }

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::admission::Admission;
 use super::close::LinkEnd;
 use super::notice_board::Notices;
+use crate::checkpoint::CheckpointError;
 use crate::gossip::Estimate;
 use crate::handshake::Mark;
 use crate::protocol::{Fault, Finished, Link, Millis, Protocol};
@@ -45,6 +46,8 @@ pub(super) struct Core<T> {
     pub(super) view: View,
     /// The agent leaves: links are closed when nothing is left to be sent.
     pub(super) leaving: bool,
+    /// Why this agent cannot go on, if its messages cannot be read from disk.
+    pub(super) failed: Option<CheckpointError>,
     next: Link,
 }
 
@@ -129,6 +132,7 @@ impl<T: Real> Shared<T> {
             edges: neighbours.map(|id| (id, Edge::default())).collect(),
             view,
             leaving: false,
+            failed: None,
             next: 0,
         };
         let begun = Instant::now();
@@ -157,6 +161,13 @@ impl<T: Real> Shared<T> {
             self.admission.note_refused_message(neighbour, &why);
         }
         result
+    }
+
+    /// The agent cannot go on: its work ends with this error.
+    pub(super) fn fail(&self, error: CheckpointError) {
+        tracing::error!("{error}");
+        self.lock().failed.get_or_insert(error);
+        self.ready.notify_all();
     }
 
     /// Waits until the computing thread has something to do, or until the limit.

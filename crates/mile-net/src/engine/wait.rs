@@ -51,6 +51,9 @@ pub(super) fn exchange<T: Real>(
     let check = if on_missing == MissingPolicy::Wait { CHECK } else { TICK };
     loop {
         let mut core = shared.lock();
+        if let Some(error) = core.failed.take() {
+            return Err(error.into());
+        }
         if let Some(finished) = core.finished.take() {
             return Ok(finished);
         }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mile::block;
-use mile::compression::Compression;
 use mile::real::Real;
 use mile::steady::share;
 
-use super::plausible::{Plausible, check_finite};
+use super::compressed::{self, Compressed};
+use super::plausible::{Plausible, check_finite, farthest};
 use super::{Cursor, Millis, MissingPolicy, Piece, Protocol};
-use crate::outbox::{KeptMessage, Message, MessageForm};
+use crate::outbox::{Content, KeptMessage, Message, MessageForm};
 
 /// The exchange under way.
 pub(super) struct Current<T> {
@@ -22,8 +22,8 @@ pub(super) struct Current<T> {
     pub(super) row: Vec<(usize, usize)>,
     /// The beginning of each neighbour's message that must be known completely, as far as it has arrived.
     heads: BTreeMap<usize, Vec<T>>,
-    /// This agent's vector and memory for a neighbour's, if messages are compressed.
-    compressed: Option<(Compression, [Vec<T>; 2])>,
+    /// How messages are read, if they are compressed.
+    compressed: Option<Compressed<T>>,
     /// The weights of their edges.
     weights: BTreeMap<usize, f64>,
     /// Which elements are believed.
@@ -58,9 +58,8 @@ impl<T: Real> Current<T> {
     /// Elements at the beginning of a message that must be known before any is added up.
     fn head(&self) -> usize {
         match self.own.form {
-            MessageForm::Whole => 0,
+            MessageForm::Whole | MessageForm::Compressed(_) => 0,
             MessageForm::Summary(head) => head,
-            MessageForm::Compressed(_) => self.total(),
         }
     }
 
@@ -84,15 +83,19 @@ impl<T: Real> Current<T> {
         }
         let to = end.min(limit);
         let message = |from: usize, elements: usize| &piece.elements[from - start..][..elements];
+        if self.compressed.is_some() {
+            if folded < to {
+                self.fold_compressed(k, weight, message(folded, to - folded))?;
+            }
+            return Ok(self.row[k].1 >= end);
+        }
         let head = self.head();
         if folded < to.min(head) {
             let known = self.heads.entry(self.row[k].0).or_default();
             known.truncate(folded);
             known.extend_from_slice(message(folded, to.min(head) - folded));
-            match self.own.form {
-                MessageForm::Compressed(_) if to == total => self.fold_compressed(k, weight)?,
-                MessageForm::Summary(_) if to >= head => check_finite(&numbers(known))?,
-                _ => {}
+            if to >= head {
+                check_finite(&numbers(known))?;
             }
         }
         if head == 0 {
@@ -112,15 +115,17 @@ impl<T: Real> Current<T> {
         Ok(folded.max(to) >= end)
     }
 
-    /// Adds the vector of the k-th neighbour, whose message is here, to the sum; if it cannot be used, the whole message is needed again.
-    fn fold_compressed(&mut self, k: usize, weight: f64) -> Result<(), Unusable> {
-        let Some((by, [own, other])) = &mut self.compressed else { return Ok(()) };
-        let message = self.heads.remove(&self.row[k].0).unwrap_or_default();
-        self.row[k].1 = 0;
-        by.decode(bytemuck::cast_slice(&message), other).map_err(|_| "an unreadable compressed message")?;
-        self.plausible.check(0, other, own)?;
-        self.sums.iter_mut().for_each(|sum| block::fold((weight, &other[..]), own, sum, k == 0));
-        Ok(())
+    /// Adds what elements of the k-th neighbour's compressed message encode to the sum.
+    fn fold_compressed(&mut self, k: usize, weight: f64, message: &[T]) -> Result<(), Unusable> {
+        let Some(compressed) = &mut self.compressed else { return Ok(()) };
+        let (id, folded) = self.row[k];
+        let (plausible, sums, dim) = (&mut self.plausible, &mut self.sums, self.dim);
+        let known = self.heads.entry(id).or_default();
+        let add =
+            |from: usize, both: [&[T]; 2]| compressed::add(plausible, sums, (weight, k == 0), from, both);
+        let (folded, added) = compressed.fold(folded, message, known, &self.own.vectors, add, dim);
+        self.row[k].1 = folded;
+        added
     }
 
     /// Adds a part of the k-th neighbour's vector to both sums of an exchange that weighs differences; elements are counted from the
@@ -191,24 +196,24 @@ impl<T: Real> Protocol<T> {
         let own = Arc::new(message);
         if !row.is_empty() {
             let recipients = row.iter().map(|(id, _)| *id).collect();
-            self.outbox.push(KeptMessage { message: own.clone(), recipients });
+            self.outbox.push(KeptMessage { content: Content::Memory(own.clone()), recipients });
         }
-        let dim = own.vectors.len() / sums.len().max(1);
-        let compressed = match own.form {
+        let mut compressed = None;
+        let (dim, sizes): (usize, Vec<f64>) = match own.form {
             MessageForm::Compressed(by) => {
-                let mut vectors = [(); 2].map(|()| vec![T::zero(); sums.first().map_or(0, Vec::len)]);
-                // This agent's message was made here.
-                let _ = by.decode(bytemuck::cast_slice(&own.vectors), &mut vectors[0]);
-                Some((by, vectors))
+                let dim = sums.first().map_or(0, Vec::len);
+                let size = compressed.insert(Compressed::new(by, dim)).size(&own, dim);
+                (dim, vec![size])
             }
-            MessageForm::Whole | MessageForm::Summary(_) => None,
+            MessageForm::Summary(head) => {
+                (own.vectors.len() / sums.len().max(1), vec![farthest(&own.vectors[head..], None)])
+            }
+            MessageForm::Whole => {
+                let dim = own.vectors.len() / sums.len().max(1);
+                (dim, own.vectors.chunks(dim.max(1)).map(|own| farthest(own, None)).collect())
+            }
         };
-        let vectors = match (&compressed, own.form) {
-            (Some((_, [own, _])), _) => own.chunks(own.len().max(1)),
-            (None, MessageForm::Summary(head)) => own.vectors[head..].chunks(own.vectors.len().max(1)),
-            (None, _) => own.vectors.chunks(dim.max(1)),
-        };
-        let plausible = self.scales.begin(self.limits.range, vectors);
+        let plausible = self.scales.begin(self.limits.range, sizes);
         let heads = BTreeMap::new();
         self.current = Some(Current { own, sums, dim, row, heads, compressed, weights, plausible });
         (self.next, self.round) = (exchange + 1, round);
@@ -253,7 +258,9 @@ impl<T: Real> Protocol<T> {
             }
         }
         let used: Vec<usize> = current.row.iter().map(|(id, _)| *id).collect();
-        let heads = used.iter().filter_map(|id| Some((current.weight(*id), current.heads.get(id)?)));
+        let summarised = matches!(current.own.form, MessageForm::Summary(_));
+        let heads = used.iter().filter(|_| summarised);
+        let heads = heads.filter_map(|id| Some((current.weight(*id), current.heads.get(id)?)));
         let summaries = heads.map(|(weight, head)| (weight, numbers(head))).collect();
         Some(Finished { sums: current.sums, used, summaries, gossip })
     }

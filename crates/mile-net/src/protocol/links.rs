@@ -266,23 +266,24 @@ impl<T: Real> Protocol<T> {
         }
         loop {
             let message = self.outbox.first_for(state.neighbour, state.send.exchange)?;
-            let exchange = message.mark.exchange;
+            let exchange = message.mark().exchange;
             if exchange > state.send.exchange {
                 state.send = Cursor { exchange, offset: 0 };
             }
-            let (from, total) = (state.send.offset as usize, message.vectors.len());
+            let (from, total) = (state.send.offset as usize, message.elements());
             if from >= total {
                 state.send = Cursor { exchange: exchange + 1, offset: 0 };
                 continue;
             }
-            if from == 0 && !message.gossip.is_empty() && state.gossiped != Some(exchange) {
+            if from == 0 && !message.gossip().is_empty() && state.gossiped != Some(exchange) {
                 state.gossiped = Some(exchange);
                 let numbers: Vec<u8> =
-                    message.gossip.iter().flat_map(|number| number.to_le_bytes()).collect();
+                    message.gossip().iter().flat_map(|number| number.to_le_bytes()).collect();
                 neighbour.sent.count(Kind::Gossip, numbers.len());
                 return Some(Outgoing::Control(control(Kind::Gossip, exchange, 0, &numbers)));
             }
-            let to = total.min(from + self.piece);
+            // Up to where the next piece begins if all are sent from the start: parts of a stored message are read once.
+            let to = total.min((from / self.piece + 1) * self.piece);
             state.send.offset = to as u64;
             let length = (to - from) * size_of::<T>();
             neighbour.sent.count(Kind::Data, length);

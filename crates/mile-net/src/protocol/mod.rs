@@ -21,6 +21,7 @@
 //! With [`MissingPolicy::Skip`], an edge may be skipped in a round; see [`edge`](crate::edge).
 
 mod agreement;
+mod compressed;
 mod exchange;
 mod links;
 mod neighbour_status;
@@ -43,7 +44,7 @@ use self::verdicts::Verdict;
 use crate::edge::Decisions;
 use crate::frame::{CHUNK, Head, Kind, control};
 use crate::handshake::{Mark, Terms};
-use crate::outbox::{KeptMessage, Message, Outbox};
+use crate::outbox::{Content, KeptMessage, Outbox, StoredMessage};
 use crate::status::Traffic;
 
 /// The number of a link, never used again by this process.
@@ -161,7 +162,7 @@ pub enum Outgoing<T> {
         /// The head.
         head: Head,
         /// The message.
-        message: Arc<Message<T>>,
+        message: Content<T>,
         /// Which of its elements.
         from: usize,
         /// Up to which.
@@ -352,9 +353,18 @@ impl<T: Real> Protocol<T> {
         }
     }
 
-    /// Bytes of this agent's own messages that are kept.
+    /// Bytes of this agent's own messages that are kept in memory.
     pub fn kept_bytes(&self) -> usize {
-        self.outbox.all().map(|kept| size_of_val(&kept.message.vectors[..])).sum()
+        let in_memory = |kept: &KeptMessage<T>| match &kept.content {
+            Content::Memory(message) => size_of_val(&message.vectors[..]),
+            Content::Disk(_) => 0,
+        };
+        self.outbox.all().map(in_memory).sum()
+    }
+
+    /// Messages are in a checkpoint: they are read from there if they are needed again.
+    pub fn stored(&mut self, messages: &[Arc<StoredMessage>]) {
+        messages.iter().for_each(|message| self.outbox.stored(message));
     }
 
     /// The last checkpoint that is on disk, and the latest that each neighbour has confirmed.

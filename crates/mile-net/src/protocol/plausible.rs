@@ -23,14 +23,13 @@ pub(super) struct Plausible {
 }
 
 impl Scales {
-    /// Takes in the agent's own vectors of an exchange that begins.
-    pub(super) fn begin<'a, T: Real>(&mut self, range: f64, own: impl Iterator<Item = &'a [T]>) -> Plausible {
-        let mut limits = Vec::new();
-        for (k, own) in own.enumerate() {
+    /// Takes in how far the agent's own vectors of an exchange that begins are from zero.
+    pub(super) fn begin(&mut self, range: f64, own: Vec<f64>) -> Plausible {
+        let mut limits = Vec::with_capacity(own.len());
+        for (k, size) in own.into_iter().enumerate() {
             if self.0.len() <= k {
                 self.0.push(1.0);
             }
-            let size = farthest(own, None);
             self.note(k, size);
             // An agent that is not finite itself cannot say who is far away.
             limits.push(if size.is_finite() { range * self.0[k] } else { f64::INFINITY });
@@ -83,7 +82,7 @@ pub(super) fn check_finite<T: Real>(elements: &[T]) -> Result<(), String> {
 }
 
 /// The largest distance of elements from their origin, or from zero; infinite if one is not finite.
-fn farthest<T: Real>(elements: &[T], origin: Option<&[T]>) -> f64 {
+pub(super) fn farthest<T: Real>(elements: &[T], origin: Option<&[T]>) -> f64 {
     // Lanes without a dependence on each other, which a compiler turns into vectors.
     const LANES: usize = 16;
     let (mut most, mut finite) = ([T::zero(); LANES], [true; LANES]);
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     fn begin(scales: &mut Scales, own: &[f32]) -> Plausible {
-        scales.begin(100.0, std::iter::once(own))
+        scales.begin(100.0, vec![farthest(own, None)])
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Runs to the end, disturbed and undisturbed, give the simulator's bits.
 
+use std::io::{Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use mile::agents::AgentsError;
 use mile::compression::Compression;
@@ -9,10 +11,11 @@ use mile::method::Method;
 use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
 use mile::schedule::Weight;
-use mile_net::agent::{AgentJob, work};
-use mile_net::engine::{Departure, Pace, Transport};
+use mile_net::agent::{AgentJob, StartFrom, work};
+use mile_net::engine::{Departure, NetworkEngineError, Pace, Settings, Transport};
+use mile_net::outbox::LARGE;
 
-use crate::lab::{BOTH, Dies, Lab};
+use crate::lab::{BOTH, Dies, Lab, cause};
 
 #[test]
 fn a_ring_gives_the_simulators_bits() {
@@ -81,6 +84,50 @@ fn compressed_messages_are_sent_again_after_a_death() {
         let method = Mile::decoupled(2, 0.01, 0.3).unwrap().with_compression(Some(by)).unwrap();
         lab.check(&method, 9, &lab.all_but(&method, 9, &[(1, Dies::Exchange(5))]));
     }
+}
+
+/// Messages that are read from the checkpoint by those that send them: also while they are sent for the first time.
+#[test]
+fn large_messages_are_sent_from_the_checkpoint_after_a_death() {
+    for (by, every) in [(Transport::Quic, 1), (Transport::Tcp, 1), (Transport::Tcp, 3)] {
+        let mut lab = Lab::new(Topology::Path, 3, LARGE / 4 + 3).over(by);
+        lab.checkpoint_every = every;
+        let method = Mile::new(1, 0.4).unwrap();
+        let victims = [(0, Dies::Round(3)), (1, Dies::Exchange(4)), (1, Dies::Round(6))];
+        lab.check(&method, 7, &lab.all_but(&method, 7, &victims));
+    }
+}
+
+#[test]
+fn a_message_that_has_changed_on_disk_is_not_sent() {
+    let lab = Lab::new(Topology::Path, 2, LARGE / 4).over(Transport::Tcp);
+    let method = Mile::new(1, 0.4).unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| lab.victim(1, &method, 9, Dies::Round(4)));
+        let (mut engine, from) = lab.start(0, lab.settings(0));
+        let state = work(&lab.job(0, &method, 4), from, &mut engine).unwrap();
+        other.join().unwrap();
+        let path = lab.folder(0).join("checkpoint.safetensors");
+        let mut file = std::fs::File::options().write(true).open(path).unwrap();
+        // Vectors are in the order of their names: c, the message, x.
+        file.seek(SeekFrom::End(-(LARGE as i64) - 8)).unwrap();
+        file.write_all(&[1, 2, 3, 4]).unwrap();
+        let returned = scope.spawn(|| {
+            let timeout = Some(Duration::from_secs(20));
+            let (mut engine, from) = lab.start(1, Settings { timeout, ..lab.settings(1) });
+            work(&lab.job(1, &method, 4), from, &mut engine).map(|state| state.progress.round)
+        });
+        let error = work(&lab.job(0, &method, 9), StartFrom::State(state), &mut engine).unwrap_err();
+        let damaged = cause(&*error, |engine| match engine {
+            NetworkEngineError::Checkpoint(error) => Some(error.to_string()),
+            _ => None,
+        });
+        let said = damaged.unwrap_or_else(|| panic!("{error}"));
+        assert!(said.contains("a part of outbox.3 has changed"), "{said}");
+        drop(engine);
+        // It waits for its neighbour until the timeout.
+        assert!(returned.join().unwrap().is_err());
+    });
 }
 
 #[test]

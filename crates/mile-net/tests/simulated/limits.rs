@@ -54,7 +54,7 @@ pub(crate) fn arrival(frame: Outgoing<f32>) -> Arrival<f32> {
             Arrival::Control(Head::decode::<f32>(head).unwrap(), payload.to_vec())
         }
         Outgoing::Data { head, message, from, to } => {
-            let piece = message.vectors[from..to].to_vec();
+            let piece = message.read(from..to).expect("readable").into_owned();
             Arrival::Data { exchange: head.a, offset: head.b, piece }
         }
     }

@@ -1,8 +1,8 @@
 //! An agent of the simulated network: its thread, its session, and what survives a kill.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::Scope;
 
 use mile::membership::{Epoch, Membership};
@@ -13,8 +13,9 @@ use mile::schedule::Schedule;
 use mile_net::agent::{self, AgentJob, Failure, Host, RoundEnd, StartFrom, State};
 use mile_net::edge::Decisions;
 use mile_net::handshake::{Mark, Terms};
-use mile_net::outbox::Message;
+use mile_net::outbox::{Content, KeptMessage, Message, StoredMessage};
 use mile_net::protocol::{Finished, Limits, Memory, MissingPolicy, Protocol, Setup};
+use mile_store::{Array, StateFile};
 
 /// Who takes part in a world, and the method for each network.
 pub(crate) struct Script {
@@ -57,6 +58,11 @@ impl Scene<'_> {
 
     pub(crate) fn membership(&self) -> &Membership {
         &self.script().membership
+    }
+
+    /// Whether messages are read from disk once they are part of a checkpoint, which takes its time.
+    fn stores(&self) -> bool {
+        self.seed % 32 == 5
     }
 
     fn limits(&self) -> Limits {
@@ -128,6 +134,22 @@ pub(crate) struct Disk {
     pub(crate) state: Option<State<f32>>,
     memory: Memory<f32>,
     decisions: BTreeMap<usize, Decisions>,
+}
+
+/// Writes a message to a file of its own, or to another one.
+fn store(kept: &mut KeptMessage<f32>) -> Arc<StoredMessage> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let shape = [kept.content.elements()];
+    let array = match &kept.content {
+        Content::Memory(message) => Array::new("outbox", &shape, &message.vectors[..]),
+        Content::Disk(message) => Array::stored("outbox", &shape, &message.vectors),
+    };
+    mile_store::state::write(file.path(), &(), &[array]).unwrap();
+    let vectors = StateFile::<()>::open(file.path()).unwrap().unwrap().stored::<f32>("outbox").unwrap();
+    let gossip = kept.content.gossip().to_vec();
+    let stored = Arc::new(StoredMessage { mark: kept.content.mark(), vectors, gossip });
+    kept.content = Content::Disk(stored.clone());
+    stored
 }
 
 /// An agent that runs.
@@ -267,6 +289,11 @@ impl Node {
                     let mark = state.mark;
                     disk.memory = alive.session.memory(mark);
                     disk.state = Some(*state);
+                    if scene.stores() {
+                        let stored: Vec<_> = disk.memory.outbox.iter_mut().map(store).collect();
+                        alive.session.stored(&stored);
+                        assert_eq!(alive.session.kept_bytes(), 0);
+                    }
                     alive.session.durable(mark);
                     if scene.keep > 0 {
                         copies.push(disk.clone());

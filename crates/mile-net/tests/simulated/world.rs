@@ -190,7 +190,8 @@ impl<'scope, 'env> World<'scope, 'env> {
             Outgoing::Control(bytes) => bytes,
             Outgoing::Data { head, message, from, to } => {
                 let mut bytes = head.encode().to_vec();
-                let elements = self.falsified(agent, head.a, &message.vectors, from..to);
+                let whole = message.read(0..message.elements()).expect("readable");
+                let elements = self.falsified(agent, head.a, &whole, from..to);
                 bytes.extend_from_slice(bytemuck::cast_slice(&elements));
                 bytes
             }

@@ -68,6 +68,27 @@ fn compressed_vectors_are_close_idempotent_and_encoded_without_loss() {
 }
 
 #[test]
+fn a_message_is_that_of_its_stretches() {
+    fn check<T: Real>() {
+        for (kind, dim) in KINDS.into_iter().flat_map(|kind| [5, 1_024, 1_025, 5_003].map(|dim| (kind, dim)))
+        {
+            let Some(stretch) = kind.stretch() else { continue };
+            let mut q = vector::<T>(dim, 4);
+            let mut parts = q.clone();
+            kind.compress(&mut q);
+            parts.chunks_mut(stretch).for_each(|part| kind.compress(part));
+            assert_eq!(bits(&parts), bits(&q), "{kind} {dim}");
+            let (mut whole, mut joined) = (Vec::new(), Vec::new());
+            kind.encode(&q, &mut whole);
+            q.chunks(stretch).for_each(|part| kind.encode(part, &mut joined));
+            assert_eq!(joined, whole, "{kind} {dim}");
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
 fn messages_have_the_bytes_that_the_table_says() {
     let bytes = |kind: Compression, dim| (kind.message_bytes::<f32>(dim), kind.message_bytes::<f64>(dim));
     assert_eq!(bytes(Compression::Bf16, 1_025), (2_052, 2_056));
