@@ -375,6 +375,7 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64, has_l1: bool) -> String {
                 "\"none\"".into(),
             ],
         ),
+        ("exchange", ["\"pairs\"", "\"rounds\"", "\"rounds\"", "\"rounds\""].map(String::from).to_vec()),
     ];
     for (key, values) in values {
         if entry.takes(key) && draw.yes(0.3) && !text.contains(&format!("{key} =")) {
