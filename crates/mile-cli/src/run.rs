@@ -47,6 +47,10 @@ pub(crate) struct RunArguments {
     /// algorithm with this label or name, 'algorithm.*.step_size=0.1' for all; may be given several times
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     set: Vec<String>,
+    /// Repeat exactly the exchanges in pairs of an earlier run, from its log pairings/LABEL-seedK.csv or from all logs of its
+    /// run directory, whatever [time] says
+    #[arg(long, value_name = "LOG")]
+    replay: Option<PathBuf>,
     /// Folder to search first for image data sets [default: see mile data where]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -121,8 +125,8 @@ fn run_named(arguments: &RunArguments, line: &CommandLine, place: &Place) -> any
     let again = match session.work() {
         Work::Run(_) => "mile run".to_owned(),
         Work::Sweep(_) => {
-            let RunArguments { experiment, set, data_dir, .. } = arguments;
-            command_line("run", experiment.as_deref(), set, data_dir.as_deref())
+            let RunArguments { experiment, data_dir, .. } = arguments;
+            command_line("run", experiment.as_deref(), &assignments(arguments)?, data_dir.as_deref())
         }
     };
     finish(results, stop.load(Ordering::Relaxed), &again, &arguments.output)
@@ -199,12 +203,22 @@ fn read(arguments: &RunArguments) -> Result<(toml::Table, PathBuf), LabError> {
             });
         }
         let mut settings = resume::settings(folder)?;
-        for assignment in overrides(&arguments.set, arguments.data_dir.as_deref())? {
+        for assignment in overrides(&assignments(arguments)?, arguments.data_dir.as_deref())? {
             mile_lab::spec::apply(&mut settings, &assignment)?;
         }
         return Ok((settings, PathBuf::new()));
     }
-    read_experiment(arguments.experiment.as_deref(), &arguments.set, arguments.data_dir.as_deref())
+    read_experiment(arguments.experiment.as_deref(), &assignments(arguments)?, arguments.data_dir.as_deref())
+}
+
+/// The values of `--set`, with that of `--replay`.
+fn assignments(arguments: &RunArguments) -> Result<Vec<String>, LabError> {
+    let mut set = arguments.set.clone();
+    if let Some(log) = &arguments.replay {
+        let absolute = std::path::absolute(log).map_err(LabError::io(log, "find"))?;
+        set.push(format!("replay={}", absolute.display()));
+    }
+    Ok(set)
 }
 
 /// The table of an experiment file, or of the built-in example, and the folder that relative paths in it refer to.

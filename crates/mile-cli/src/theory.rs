@@ -90,7 +90,8 @@ pub(crate) fn run(arguments: &TheoryArguments, line: &CommandLine) -> anyhow::Re
             let name = path.display().to_string();
             let plan = plan(path, arguments, line).map_err(|error| error.in_file(&name))?;
             let estimate = estimate(&plan).map_err(|error| error.in_file(&name))?;
-            print_report(arguments, with_arguments(inquiry(&plan, &estimate), arguments, xi, gamma))
+            let inquiry = inquiry(&plan, &estimate).map_err(|error| error.in_file(&name))?;
+            print_report(arguments, with_arguments(inquiry, arguments, xi, gamma))
         }
         None => {
             let network =

@@ -4,6 +4,7 @@ use mile::digits::number;
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
 use mile_theory::advice::{self, Advice};
+use mile_theory::pairs;
 use mile_theory::report::Inquiry;
 use mile_theory::sample::Sample;
 use mile_theory::smoothness::{Scatter, Smoothness};
@@ -80,14 +81,15 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate() {
         // For the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
-        let advice = advice::advise(&advice::AdvisedRun {
+        let run = advice::AdvisedRun {
             entry: &algorithm.entry,
             parameters: &parameters,
             network: plan.network(),
             step_size: algorithm.schedule.step_size,
             smoothness,
             seed: plan.spec.seeds[0],
-        });
+        };
+        let advice = if parameters.pairs { pairs::advise(&run) } else { advice::advise(&run) };
         let advice = advice.map_err(|error| of_algorithm(k, &algorithm.entry, "step_size", error))?;
         found.extend(advice.into_iter().map(|advice| (algorithm.label.clone(), advice)));
     }
@@ -149,13 +151,19 @@ fn depends_on_seed(plan: &Plan) -> bool {
         || spec.algorithms.iter().any(|algorithm| algorithm.entry.takes("probability"))
 }
 
-/// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm.
-pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a> {
+/// The theory inquiry for an experiment, about its first MILE algorithm, or else its first algorithm; those in pairs do not count.
+///
+/// # Errors
+/// If all algorithms are in pairs.
+pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Result<Inquiry<'a>, LabError> {
     let algorithms = &plan.spec.algorithms;
-    let k = algorithms.iter().position(|a| a.entry.takes("xi")).unwrap_or(0);
+    let in_rounds = || (0..algorithms.len()).filter(|k| !algorithms[*k].parameters.pairs);
+    let k = in_rounds().find(|k| algorithms[*k].entry.takes("xi")).or_else(|| in_rounds().next());
+    let expected = "\"rounds\" for a report of the theory; what is known about pairs is advice of mile run";
+    let k = k.ok_or_else(|| LabError::expected("algorithm[0].exchange", expected, "\"pairs\""))?;
     let parameters = &plan.methods[k].parameters;
     let bound = smoothness_bound(&plan.spec, &estimate.smoothness);
-    Inquiry {
+    Ok(Inquiry {
         network: plan.network(),
         local_steps: parameters.local_steps.unwrap_or(1),
         own_steps: parameters.own_steps.as_deref(),
@@ -168,5 +176,5 @@ pub fn inquiry<'a>(plan: &'a Plan, estimate: &'a ProblemEstimate) -> Inquiry<'a>
         step_size: Some(algorithms[k].schedule.step_size),
         scatter: estimate.scatter,
         seed: plan.spec.seeds[0],
-    }
+    })
 }

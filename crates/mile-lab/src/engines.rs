@@ -47,6 +47,11 @@ pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
         true
     }
 
+    /// Whether engines carry out exchanges in [pairs](mile::pairing).
+    fn exchanges_in_pairs(&self) -> bool {
+        false
+    }
+
     /// Whether jobs that run at the same time compute together, so that running more of them than there are threads is worthwhile.
     fn computes_together(&self) -> bool {
         false
@@ -93,7 +98,11 @@ impl<'a, T> Jobs<'a, T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
-impl Engines for InProcess {}
+impl Engines for InProcess {
+    fn exchanges_in_pairs(&self) -> bool {
+        true
+    }
+}
 
 impl<T: Real> EnginesIn<T> for InProcess {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use crate::error::LabError;
 use crate::objectives::{Fact, Facts};
-use crate::spec::{AlgorithmSpec, Spec, StartSpec, event_table};
+use crate::spec::{AlgorithmSpec, Spec, StartSpec, TimeSpec, event_table};
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -72,6 +72,15 @@ pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
             entry.facts.iter().map(|(key, value)| (format!("algorithm.{key}"), value.as_str().into())),
         );
     }
+}
+
+/// The model of time, where it decides who exchanges with whom.
+pub(crate) fn of_time(time: &TimeSpec) -> Facts {
+    let mut facts = written("time", &time.to_table());
+    for fact in facts.values_mut().filter(|fact| fact.value.len() > MAX_VALUE) {
+        fact.value = digest::of_bytes(fact.value.as_bytes());
+    }
+    facts
 }
 
 /// What the agents of a swarm must agree on: the whole experiment, and the facts that `agent`'s own data must share with

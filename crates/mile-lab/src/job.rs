@@ -48,6 +48,10 @@ impl JobContext<'_> {
         self.state_path("checkpoints", job)
     }
 
+    pub(crate) fn pairings_path(&self, job: Job) -> PathBuf {
+        self.store.path("pairings").join(self.plan.pairings_file(job))
+    }
+
     fn state_path(&self, folder: &str, job: Job) -> PathBuf {
         self.store.path(folder).join(self.plan.state_file(job))
     }

@@ -53,6 +53,7 @@ mod loss_and_metrics;
 mod model_form;
 pub mod observer;
 pub mod own_data;
+mod pairing_log;
 pub mod plan;
 pub mod plot;
 pub mod quantity;

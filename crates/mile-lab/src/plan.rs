@@ -3,6 +3,7 @@
 mod clock;
 mod costs;
 mod methods;
+mod pairs;
 mod problems;
 mod tally;
 
@@ -32,7 +33,7 @@ use crate::quantity::Quantity;
 use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::refused::invalid;
-use crate::spec::Spec;
+use crate::spec::{Spec, refuse_pairs_on_a_network};
 use crate::start;
 use crate::store::{JobStatus, Outcome, Store};
 
@@ -65,6 +66,8 @@ pub struct Plan {
     problems: Problems,
     /// How long it would take on other computers and lines.
     pub(crate) time: Option<TimeModel>,
+    /// The logs of the jobs that repeat the exchanges in pairs of an earlier run.
+    replays: Vec<pairs::Replay>,
 }
 
 /// The method of one algorithm of a plan.
@@ -95,6 +98,7 @@ impl Plan {
     /// ([`choose_once`](crate::choices::choose_once)).
     pub fn spread(mut spec: Spec, engines: Arc<dyn Engines>) -> Result<Self, LabError> {
         let ranks = Together::of(engines.ranks());
+        pairs::check_engines(&spec, &*engines)?;
         if ranks.count() == 1 {
             return Ok(Self::new(spec)?.on(engines));
         }
@@ -131,6 +135,7 @@ impl Plan {
             algorithm.parameters.penalty = true;
         }
         methods::check_own_steps(&spec, agents)?;
+        pairs::check(&spec, &membership)?;
         methods::check_matrices(&spec, &size.tensors)?;
         let chosen: Vec<Choices> = spec.algorithms.iter().map(Choices::of).collect();
         let smoothness = auto::smoothness(&spec)?;
@@ -147,15 +152,28 @@ impl Plan {
         let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim)?;
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
-        let problems = Problems::default();
-        let plan =
-            Self { spec, membership, methods, size, evaluation, engines, hosted, facts, problems, time };
+        let (problems, replays) = (Problems::default(), Vec::new());
+        let mut plan = Self {
+            spec,
+            membership,
+            methods,
+            size,
+            evaluation,
+            engines,
+            hosted,
+            facts,
+            problems,
+            time,
+            replays,
+        };
         plan.check_records()?;
+        plan.replays = pairs::read_logs(&plan)?;
         Ok(plan)
     }
 
     /// The plan of one agent of a swarm, which needs only its own data.
     pub fn for_agent(mut spec: Spec, agent: usize) -> Result<Self, LabError> {
+        refuse_pairs_on_a_network(&spec)?;
         if let Some(own) = spec.objectives.for_agent(agent) {
             spec.objectives = own;
             // All agents must agree on it, and each knows only its own rows.
@@ -286,14 +304,22 @@ impl Plan {
 
     /// The file name of a job's state.
     pub(crate) fn state_file(&self, job: Job) -> String {
+        self.file_of(job, "safetensors")
+    }
+
+    /// The file name of a job's log of pairings.
+    pub(crate) fn pairings_file(&self, job: Job) -> String {
+        self.file_of(job, "csv")
+    }
+
+    fn file_of(&self, job: Job, kind: &str) -> String {
         let label = self.spec.algorithms[job.algorithm].file_name();
-        format!("{label}-seed{}.safetensors", job.seed)
+        format!("{label}-seed{}.{kind}", job.seed)
     }
 
     /// The name of the file that says that an agent's model has diverged in a job.
     pub(crate) fn divergence_file(&self, job: Job) -> String {
-        let label = self.spec.algorithms[job.algorithm].file_name();
-        format!("{label}-seed{}.diverged.json", job.seed)
+        self.file_of(job, "diverged.json")
     }
 
     /// What the result of a job depends on: the same facts give the same bits.
@@ -303,6 +329,7 @@ impl Plan {
         let parameters = self.methods[job.algorithm].parameters.given();
         facts.extend(identity::of_algorithm(algorithm, &parameters));
         identity::add_own_method(&mut facts, &algorithm.entry);
+        facts.extend(self.facts_of_pairings(job));
         facts.insert("seed".into(), job.seed.to_string().into());
         facts
     }

@@ -2,6 +2,7 @@
 
 use mile::method::InvalidParameter;
 use mile::methods::catalogue::Entry;
+use mile::time::InvalidTime;
 use mile_theory::TheoryError;
 
 use crate::error::LabError;
@@ -42,4 +43,10 @@ pub(crate) fn of_theory(key: &str, error: TheoryError) -> LabError {
         TheoryError::Agents(error) => error.into(),
         error => LabError::config(key, error),
     }
+}
+
+/// An error of a model of time under its section.
+pub(crate) fn of_time(error: InvalidTime) -> LabError {
+    let InvalidTime { name, expected, got, .. } = error;
+    LabError::expected(format!("time.{name}"), expected, got)
 }

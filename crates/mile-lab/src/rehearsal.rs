@@ -200,7 +200,7 @@ fn begin<T: Scalar>(plan: &Plan, job: Job, allowed: Duration) -> Result<Begun, L
     };
     let mut engine = T::engines(&*plan.engines).open(setup)?;
     let schedule = plan.spec.algorithms[job.algorithm].schedule.clone();
-    let mut run = Run::start(&*method, schedule, &mut *engine)?;
+    let mut run = Run::start(&*method, schedule, &mut *engine)?.with_pairings(plan.pairings(job)?);
     let opened = clock.elapsed();
     let (first, mut record) = evaluate(plan, job, objectives, &mut *engine, &run)?;
     let round = rounds(plan, job, &mut *engine, &mut run, allowed.saturating_sub(first))?;
@@ -235,7 +235,7 @@ fn evaluate<T: Scalar>(
         progress: run.progress(),
         drift: None,
         wall_s: 0.0,
-        modelled_s: plan.time.as_ref().map(|_| 0.0),
+        modelled_s: (plan.time.is_some() || run.pairings().is_some()).then_some(0.0),
     };
     let record = measure(Together::of(&Alone), subject, problem, engine, evaluated, moment)?;
     Ok((clock.elapsed(), record))
@@ -253,6 +253,9 @@ fn rounds<T: Scalar>(
     let expected = plan.spec.algorithms[job.algorithm].steps_per_round();
     if plan.spec.rounds == 0 {
         return Ok(0.0);
+    }
+    if run.pairings().is_some() {
+        return rounds_in_pairs(plan, engine, run, allowed);
     }
     let timed = |run: &mut Run, engine: &mut dyn Engine<T>, whole: bool| -> Result<Duration, LabError> {
         let clock = Instant::now();
@@ -276,6 +279,30 @@ fn rounds<T: Scalar>(
         steps => (taken, steps),
     };
     Ok(taken.as_secs_f64() / steps as f64 * expected)
+}
+
+/// The same where agents exchange in pairs, whose steps are no steps of all: the mean over whole rounds.
+fn rounds_in_pairs<T: Scalar>(
+    plan: &Plan,
+    engine: &mut dyn Engine<T>,
+    run: &mut Run,
+    allowed: Duration,
+) -> Result<f64, LabError> {
+    let mut timed = || -> Result<(u64, Duration), LabError> {
+        let clock = Instant::now();
+        run.round(engine)?;
+        rms(Together::of(&Alone), engine)?;
+        Ok((run.progress().round, clock.elapsed()))
+    };
+    // The first round waits for memory.
+    let (mut round, mut last) = timed()?;
+    let (mut taken, mut count) = (Duration::ZERO, 0);
+    while round < plan.spec.rounds && taken + last < allowed {
+        (round, last) = timed()?;
+        taken += last;
+        count += 1;
+    }
+    Ok(if count == 0 { last } else { taken / count }.as_secs_f64())
 }
 
 /// A time in words.

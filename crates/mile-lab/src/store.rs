@@ -121,7 +121,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
 }
 
 /// The files and folders that a run directory, or the folder of a sweep, may hold. What else is in one belongs to somebody else.
-pub const CONTENTS: [&str; 24] = [
+pub const CONTENTS: [&str; 25] = [
     ".lock",
     "agents.csv",
     "checkpoints",
@@ -134,6 +134,7 @@ pub const CONTENTS: [&str; 24] = [
     "metrics.jsonl",
     "mlflow.db",
     "model.json",
+    "pairings",
     "points",
     "report.html",
     "statistics.json",

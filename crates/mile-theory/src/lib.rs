@@ -20,6 +20,7 @@
 //! | [`modes`] | a method's exact matrix of one period, extracted by running its own code |
 //! | [`stability`] | the largest stable step size, the convergence rate of the consensus error, stability maps |
 //! | [`mixed`] | the largest stable step size when the agents' Hessians differ |
+//! | [`pairs`] | which xi is stable where agents exchange in pairs |
 //! | [`drops`] | stability when edges drop at random (link failures) |
 //! | [`advice`] | warnings about the parameters of a run, before it starts |
 //! | [`lemma1`] | the closed form of the paper's Lemma 1, per mode, corrected |
@@ -40,6 +41,7 @@ pub mod mixed;
 pub mod modes;
 pub mod momentum;
 pub mod outer;
+pub mod pairs;
 pub mod report;
 pub mod sample;
 pub mod smoothness;

@@ -194,6 +194,19 @@ pub trait Agents: Send {
         }
     }
 
+    /// From now on verbs are for this agent only, or for all hosted agents again: for agents that exchange in [pairs](crate::pairing).
+    fn only_agent(&mut self, agent: Option<usize>) -> Result<(), AgentsError> {
+        let _ = agent;
+        Err(AgentsError::Method(NO_PAIRS.into()))
+    }
+
+    /// `to_i <- (from_j - from_i)/2` and `to_j <- (from_i - from_j)/2` for each pair (i, j), as one exchange of these agents, which all
+    /// differ; the rows of others in `to` are undefined. Returns the bytes sent.
+    fn pull_in_pairs(&mut self, from: Vector, to: Vector, pairs: &[[usize; 2]]) -> Result<u64, AgentsError> {
+        let _ = (from, to, pairs);
+        Err(AgentsError::Method(NO_PAIRS.into()))
+    }
+
     /// Applies a function to vectors, which differ; refused by engines that do not host rows in a form it can be given.
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         let _ = (function, vectors);
@@ -213,6 +226,8 @@ pub trait Agents: Send {
         Ok(())
     }
 }
+
+const NO_PAIRS: &str = "its agents exchange in pairs, which this engine does not support";
 
 /// What a run has cost so far: communication and gradient evaluations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,6 +281,33 @@ impl Step<'_> {
         }
         self.agents.only(None)?;
         (self.movers, self.draw) = all;
+        Ok(())
+    }
+
+    /// Does this for one agent only.
+    pub(crate) fn of_agent(
+        &mut self,
+        agent: usize,
+        work: impl FnOnce(&mut Self) -> Result<(), AgentsError>,
+    ) -> Result<(), AgentsError> {
+        let all = (self.movers, self.draw);
+        self.agents.only_agent(Some(agent))?;
+        self.movers = 1;
+        work(self)?;
+        self.agents.only_agent(None)?;
+        (self.movers, self.draw) = all;
+        Ok(())
+    }
+
+    /// `to_i <- (from_j - from_i)/2` for both ends of each pair: an exchange of one vector.
+    pub fn pull_in_pairs(
+        &mut self,
+        from: Vector,
+        to: Vector,
+        pairs: &[[usize; 2]],
+    ) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.pull_in_pairs(from, to, pairs)?;
+        self.mixed = true;
         Ok(())
     }
 

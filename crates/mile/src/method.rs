@@ -101,6 +101,11 @@ pub trait Method: std::fmt::Debug + Send + Sync {
         None
     }
 
+    /// What its agents do if they exchange in [pairs](crate::pairing) instead of rounds; [`step`](Self::step) is then not called.
+    fn pairwise(&self) -> Option<&dyn Pairwise> {
+        None
+    }
+
     /// The optimiser of its local steps, if that steps along the matrices of the problem's variable.
     fn muon(&self) -> Option<&Muon> {
         None
@@ -111,6 +116,18 @@ pub trait Method: std::fmt::Debug + Send + Sync {
         let _ = network;
         Ok(())
     }
+}
+
+/// A method whose agents exchange in [pairs](crate::pairing), each as soon as it and a neighbour are ready.
+pub trait Pairwise {
+    /// The local steps of an agent between two exchanges.
+    fn local_steps(&self, agent: usize) -> u64;
+
+    /// What one agent does before an exchange: its local steps, of which it has made `before` earlier.
+    fn work(&self, step: &mut Step, before: u64, steps: u64) -> Result<(), AgentsError>;
+
+    /// The exchange of some pairs that have no agent in common.
+    fn exchange(&self, step: &mut Step, pairs: &[[usize; 2]]) -> Result<(), AgentsError>;
 }
 
 /// Checks the hyperparameters of the method with this name.

@@ -1,8 +1,11 @@
 //! Running a method: steps, communication rounds, costs, and resuming.
 
+use std::collections::VecDeque;
+
 use crate::agents::{Agents, AgentsError, Costs, Step, Vector};
 use crate::engine::Engine;
-use crate::method::{Layout, Method};
+use crate::method::{Layout, Method, Pairwise};
+use crate::pairing::{Pairings, Turn};
 use crate::real::Real;
 use crate::schedule::Schedule;
 
@@ -26,6 +29,9 @@ pub struct Run<'m> {
     layout: Layout,
     schedule: Schedule,
     progress: Progress,
+    pairings: Option<Pairings>,
+    /// What is left of a round of pairings.
+    turns: VecDeque<Turn>,
 }
 
 impl<'m> Run<'m> {
@@ -45,7 +51,18 @@ impl<'m> Run<'m> {
 
     /// Continues an earlier run; the agents must hold the state vectors it stopped with.
     pub fn resume(method: &'m dyn Method, schedule: Schedule, progress: Progress) -> Self {
-        Self { method, layout: method.layout(), schedule, progress }
+        let turns = VecDeque::new();
+        Self { method, layout: method.layout(), schedule, progress, pairings: None, turns }
+    }
+
+    /// With the pairings of a method whose agents exchange in [pairs](crate::pairing), of which the rounds so far have been taken.
+    pub fn with_pairings(self, pairings: Option<Pairings>) -> Self {
+        Self { pairings, ..self }
+    }
+
+    /// The pairings, if its agents exchange in pairs.
+    pub fn pairings(&self) -> Option<&Pairings> {
+        self.pairings.as_ref()
     }
 
     /// Restarts the method from the agents' models: this is how an epoch of the [membership](crate::membership) begins. Any models are a
@@ -107,7 +124,8 @@ impl<'m> Run<'m> {
         &self.progress
     }
 
-    /// One update; true if the agents communicated in it, which completes a round.
+    /// One update; true if it completes a round: the agents communicated in it, and if they exchange in pairs, it was the last turn of the
+    /// round.
     pub fn step(&mut self, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
         let mixed = self.advance(agents)?;
         agents.settle()?;
@@ -147,11 +165,41 @@ impl<'m> Run<'m> {
             }
             self.progress.step_size = step_size;
         }
+        if let Some(pairwise) = self.method.pairwise() {
+            return self.turn(pairwise, agents);
+        }
         let draw = self.progress.step + 1;
         let mixed = self.within_step(agents, draw, |method, step| method.step(step))?;
         self.progress.step += 1;
         self.progress.round += u64::from(mixed);
         Ok(mixed)
+    }
+
+    /// One turn of a round of pairings; true if it was the last.
+    fn turn(&mut self, pairwise: &dyn Pairwise, agents: &mut dyn Agents) -> Result<bool, AgentsError> {
+        if self.turns.is_empty() {
+            let taken = self.pairings.as_mut().filter(|pairings| pairings.rounds() == self.progress.round);
+            let problem =
+                "its agents exchange in pairs, but the run was not given the pairings of this round";
+            let pairings = taken.ok_or_else(|| AgentsError::Method(problem.into()))?;
+            self.turns = pairings.next_round()?;
+        }
+        let Some(turn) = self.turns.pop_front() else { return Ok(false) };
+        self.within_step(agents, 0, |_, step| {
+            for work in &turn.work {
+                step.of_agent(work.agent, |step| pairwise.work(step, work.before, work.steps))?;
+            }
+            pairwise.exchange(step, &turn.pairs)
+        })?;
+        if !self.turns.is_empty() {
+            return Ok(false);
+        }
+        self.progress.step = self.pairings.as_ref().map_or(0, Pairings::most_steps);
+        self.progress.round += 1;
+        // An agent takes part in one exchange in a round, on average.
+        self.progress.costs.vectors_sent += 1;
+        self.progress.costs.exchanges += 1;
+        Ok(true)
     }
 
     fn within_step(

@@ -383,6 +383,25 @@ impl<T: Real> Agents for Simulator<'_, T> {
         Ok(parts::movers(0..self.network.agents(), &self.own_steps, own))
     }
 
+    fn only_agent(&mut self, agent: Option<usize>) -> Result<(), AgentsError> {
+        self.noted.only_agent(agent);
+        Ok(())
+    }
+
+    fn pull_in_pairs(&mut self, from: Vector, to: Vector, pairs: &[[usize; 2]]) -> Result<u64, AgentsError> {
+        self.noted.check_pairs((from, to), pairs, self.network.agents())?;
+        self.settle()?;
+        let (dim, mut out) = (self.dim, std::mem::take(&mut self.blocks[to.0]));
+        let row = |agent: usize| &self.blocks[from.0][agent * dim..(agent + 1) * dim];
+        for &[i, j] in pairs {
+            for (own, other) in [(i, j), (j, i)] {
+                block::fold((0.5, row(other)), row(own), &mut out[own * dim..(own + 1) * dim], true);
+            }
+        }
+        self.blocks[to.0] = out;
+        Ok(2 * (pairs.len() * dim * size_of::<T>()) as u64)
+    }
+
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         self.noted.check_apply(vectors)?;
         self.settle()?;

@@ -96,14 +96,27 @@ pub enum Verb {
 pub struct Noted {
     /// The verb.
     pub verb: Verb,
-    /// For agents with this own number of local steps only; for all if none.
-    pub only: Option<u64>,
+    /// For some agents only; for all if none.
+    pub only: Option<Only>,
+}
+
+/// Some of the agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Only {
+    /// Those with this own number of local steps.
+    Own(u64),
+    /// This one.
+    Agent(usize),
 }
 
 impl Noted {
     /// Whether it is for an agent, given all agents' numbers of local steps.
     pub fn is_for(&self, agent: usize, own_steps: &[u64]) -> bool {
-        self.only.is_none_or(|own| own_steps.get(agent) == Some(&own))
+        self.only.is_none_or(|only| match only {
+            Only::Own(own) => own_steps.get(agent) == Some(&own),
+            Only::Agent(one) => one == agent,
+        })
     }
 }
 
@@ -123,7 +136,7 @@ pub struct Verbs {
     /// Where each stage but the last ends.
     ends: Vec<usize>,
     /// For whom verbs are noted.
-    only: Option<u64>,
+    only: Option<Only>,
 }
 
 impl Verbs {
@@ -134,7 +147,12 @@ impl Verbs {
 
     /// From now on, verbs are noted for agents with this own number of local steps only, or for all again.
     pub fn only(&mut self, own: Option<u64>) {
-        self.only = own;
+        self.only = own.map(Only::Own);
+    }
+
+    /// From now on, verbs are noted for this agent only, or for all again.
+    pub fn only_agent(&mut self, agent: Option<usize>) {
+        self.only = agent.map(Only::Agent);
     }
 
     /// A verb for those for whom verbs are noted now.
@@ -239,6 +257,26 @@ impl Verbs {
                     to.0
                 )));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks an exchange of pairs among `agents` agents.
+    pub fn check_pairs(
+        &self,
+        (from, to): (Vector, Vector),
+        pairs: &[[usize; 2]],
+        agents: usize,
+    ) -> Result<(), AgentsError> {
+        self.check_pull(&[(from, to)])?;
+        let mut seen = vec![false; agents];
+        for agent in pairs.iter().flatten() {
+            if seen.get(*agent).is_none_or(|seen| *seen) {
+                return Err(AgentsError::Method(format!(
+                    "agent {agent} cannot be in two pairs, or is not here"
+                )));
+            }
+            seen[*agent] = true;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::ending::{Ending, History};
 use crate::engines::Scalar;
 use crate::error::LabError;
 use crate::objectives::remembering::{memories, recall};
+use crate::pairing_log::PairingLog;
 use crate::plan::{Job, JobClock, Plan};
 use crate::ranks::lost;
 use crate::record::{
@@ -71,6 +72,8 @@ pub(super) struct RunningJob<'a, 'p, T> {
     method: &'a dyn Method,
     engine: &'a mut dyn Engine<T>,
     run: Run<'a>,
+    /// The log of exchanges in pairs.
+    pairing_log: Option<PairingLog>,
     /// What tells the modelled time.
     clock: Option<JobClock<'p>>,
     limit: f64,
@@ -110,6 +113,10 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
                 (Run::start(method, schedule, engine)?, begun.elapsed())
             }
         };
+        let (mut pairings, rounds) = (context.plan.pairings(job)?, run.progress().round);
+        let log = |pairings| PairingLog::begin(&context.pairings_path(job), pairings, rounds);
+        let pairing_log = pairings.as_mut().map(log).transpose()?;
+        let run = run.with_pairings(pairings);
         let (last, saved_at, entered) = (None, Instant::now(), false);
         let clock = JobClock::of(context.plan, job)?;
         let mut running = Self {
@@ -121,6 +128,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
             method,
             engine,
             run,
+            pairing_log,
             clock,
             limit,
             wall,
@@ -169,6 +177,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
             method,
             engine,
             run,
+            pairing_log: None,
             clock,
             limit,
             wall,
@@ -243,6 +252,9 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
             let observer = self.context.observer;
             self.run.round_unless(self.engine, &|| observer.is_interrupted())?;
             self.wall += begun.elapsed();
+            if let (Some(log), Some(pairings)) = (&mut self.pairing_log, self.run.pairings()) {
+                log.note(pairings.last_round())?;
+            }
             let size = rms(self.together, self.engine)?;
             let lost = !size.is_finite() || size > self.limit;
             let before = self.last.clone();
@@ -290,6 +302,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         let (progress, wall_s) = (self.run.progress(), self.wall.as_secs_f64());
         let modelled_s = self.clock.as_mut().map(|clock| clock.after(progress.round)).transpose()?;
         let moment = Moment { progress, drift, wall_s, modelled_s };
+        self.pairing_log.as_mut().map_or(Ok(()), PairingLog::flush)?;
         let record = measure(self.together, subject, self.problem, self.engine, evaluated, moment)?;
         self.context.store.append(&record)?;
         self.context.observer.recorded(self.job, &record);
@@ -305,6 +318,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
     }
 
     fn save(&mut self, path: &Path, wall_s: Option<f64>) -> Result<(), LabError> {
+        self.pairing_log.as_mut().map_or(Ok(()), PairingLog::flush)?;
         let mut progress = *self.run.progress();
         progress.costs = total(self.together, progress.costs)?;
         let header = Header::new(self.context.plan.facts_of(self.job), &progress, wall_s);

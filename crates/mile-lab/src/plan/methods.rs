@@ -14,7 +14,7 @@ use mile::schedule::Schedule;
 use mile::simulator::Simulator;
 use mile_theory::weights::WeightChoice;
 
-use super::PlannedMethod;
+use super::{PlannedMethod, pairs};
 use crate::auto;
 use crate::error::LabError;
 use crate::refused::invalid;
@@ -69,7 +69,9 @@ pub(super) fn plan_algorithm(
     let tau = parameters.local_steps.unwrap_or(1);
     parameters.xi = algorithm.xi.and_then(|weight| weight.weight(tau));
     parameters.gamma = algorithm.gamma.and_then(|weight| weight.number(tau));
-    if algorithm.parameters.is_preconditioned() {
+    if algorithm.parameters.pairs {
+        pairs::choose_weights(index, algorithm, &mut parameters)?;
+    } else if algorithm.parameters.is_preconditioned() {
         auto::choose_preconditioned(index, algorithm, network, &mut parameters)?;
     } else if algorithm.has_auto() {
         auto::choose(index, algorithm, spec, network, smoothness, &mut parameters)?;
@@ -189,7 +191,8 @@ pub fn first_round_costs(method: &dyn Method, network: &Network) -> Result<Costs
     }
     let problem = Empty(network.agents());
     let mut agents = Simulator::new(&problem, network, method, &[0.0], 0)?.without_functions();
-    let mut run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
+    let run = Run::start(method, Schedule::constant(1.0), &mut agents)?;
+    let mut run = run.with_pairings(pairs::at_one_speed(method, network)?);
     let steps = Cell::new(0);
     let are_too_many = || steps.replace(steps.get() + 1) == MOST_STEPS;
     match run.round_unless(&mut agents, &are_too_many) {

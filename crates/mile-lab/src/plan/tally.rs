@@ -41,6 +41,6 @@ pub(super) fn tally(plan: &Plan, job: Job) -> Result<Tally, LabError> {
         seconds += (after.1 - before.1) * left;
     }
     let spent = clock.spent();
-    let modelled_s = plan.time.as_ref().map(|_| spent.1 + seconds);
+    let modelled_s = clock.has_time().then_some(spent.1 + seconds);
     Ok(Tally { bytes: spent.0 + bytes as u64, modelled_s })
 }

@@ -226,6 +226,7 @@ impl AgentSettings {
 
     /// Gives the experiment the rule by which the agents stop, and checks whether they can agree on it.
     pub fn apply(&self, spec: &mut Spec) -> Result<(), LabError> {
+        crate::spec::refuse_pairs_on_a_network(spec)?;
         let key = if self.stop.is_some() { "agent.stop" } else { "stop" };
         spec.stop = self.stop.or(spec.stop);
         if spec.stop.is_some() && !self.gossip {

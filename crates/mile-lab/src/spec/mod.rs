@@ -87,6 +87,8 @@ pub struct Spec {
     pub events: Vec<Event>,
     /// How long it would take on other computers and lines, if that is modelled.
     pub time: Option<TimeSpec>,
+    /// The logs of an earlier run, whose exchanges in pairs are repeated.
+    pub replay: Option<PathBuf>,
 }
 
 /// On how many samples models are evaluated: the keys `eval_samples` and `test_samples` of a section `[problem]`.
@@ -137,6 +139,8 @@ impl Spec {
         let start = start(&top, folder)?;
         let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
+        let replay = top.text("replay", "the path of a log of pairings, or of a run directory")?;
+        let replay = replay.map(|path| resolve(folder, path));
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         top.suggest("sweep"); // which sweeps have taken out
         top.finish()?;
@@ -157,6 +161,7 @@ impl Spec {
             algorithms,
             events,
             time,
+            replay,
         })
     }
 
@@ -175,6 +180,7 @@ impl Spec {
             ("eval_every", self.eval_every.map(whole)),
             ("eval_agents", self.eval_agents.map(EvaluatedAgents::to_value)),
             ("agent_metrics", self.agent_metrics.then_some(true.into())),
+            ("replay", self.replay.as_ref().map(|path| path.display().to_string().into())),
             ("precision", Some(self.precision.name().into())),
             ("stop", self.stop.map(|stop| stop.to_table().into())),
             ("network", Some(self.network.to_table().into())),
@@ -291,6 +297,15 @@ pub fn parse_table(text: &str, overrides: &[String]) -> Result<Table, LabError> 
         apply(&mut table, assignment)?;
     }
     Ok(table)
+}
+
+/// Refuses exchanges in pairs of agents that are not all in one process.
+pub(crate) fn refuse_pairs_on_a_network(spec: &Spec) -> Result<(), LabError> {
+    let Some(k) = spec.algorithms.iter().position(|algorithm| algorithm.parameters.pairs) else {
+        return Ok(());
+    };
+    let expected = "\"rounds\" for agents on a network; exchanges in pairs are for mile run";
+    Err(LabError::expected(format!("algorithm[{k}].exchange"), expected, "\"pairs\""))
 }
 
 fn seeds(top: &Section) -> Result<Vec<u64>, LabError> {

@@ -8,6 +8,7 @@ use mile::time::{InvalidTime, Law, Line, TimeModel};
 use toml::{Table, Value};
 
 use crate::error::{DataFileError, FilePlace, LabError};
+use crate::refused::of_time;
 use crate::section::{Section, as_number, as_whole, resolve};
 
 const STEP: &str = "seconds, at least 0: a number, { from, to }, { least, mean } or { trace }, a list of these by agent, or the path of a file";
@@ -65,7 +66,7 @@ impl TimeSpec {
     }
 
     /// The contents of the section.
-    pub(super) fn to_table(&self) -> Table {
+    pub(crate) fn to_table(&self) -> Table {
         let step = match &self.step[..] {
             [one] => value_of(one),
             several => Value::Array(several.iter().map(value_of).collect()),
@@ -124,10 +125,9 @@ impl TimeSpec {
 }
 
 fn refusal(place: &str, error: InvalidTime) -> LabError {
-    let InvalidTime { name, expected, got, .. } = error;
-    match place {
-        "" => LabError::expected(format!("time.{name}"), expected, got),
-        place => LabError::config("time.edges", format!("{place}{name}: expected {expected}, got {got}")),
+    match (place, error) {
+        ("", error) => of_time(error),
+        (place, error) => LabError::config("time.edges", format!("{place}{error}")),
     }
 }
 

@@ -377,6 +377,7 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64, has_l1: bool) -> String {
                 "\"none\"".into(),
             ],
         ),
+        ("exchange", ["\"pairs\"", "\"rounds\"", "\"rounds\"", "\"rounds\""].map(String::from).to_vec()),
     ];
     // Most methods are drawn a few times only.
     let chance = if name == "mile" { 0.3 } else { 0.6 };

@@ -13,6 +13,7 @@ mod estimates; // coefficients in the units of the data, and their standard erro
 mod held_out; // tables with held-out rows
 mod membership; // agents that leave and join
 mod own; // user-defined problems and engines
+mod pairs; // exchanges in pairs: records, logs, resuming, replaying, refusals
 mod promises; // what a plan says before a run
 mod runs; // run directories: stopped, resumed, extended, diverged, foreign
 mod spec; // mistakes in experiment files, named by their key

@@ -64,10 +64,11 @@ fn keys_in(table: &Table, section: &str, found: &mut BTreeSet<(String, String)>)
 
 /// Keys that no drawn experiment has, and where they are tested.
 const NOT_DRAWN: &[(&str, &str)] = &[
-    ("sweep", ""), // a sweep writes sweep.toml and an experiment for each point: sweep.rs
+    ("", "replay"),                    // needs the log of an earlier run: pairs.rs
+    ("sweep", ""),                     // a sweep writes sweep.toml and an experiment for each point: sweep.rs
     ("problem (table)", "statistics"), // of several owners: tables.rs
-    ("problem (images)", "data_dir"), // of data sets that are not built in
-    ("agent", "stop"), // written as the experiment's own rule
+    ("problem (images)", "data_dir"),  // of data sets that are not built in
+    ("agent", "stop"),                 // written as the experiment's own rule
     ("agent.stop", ""),
 ];
 

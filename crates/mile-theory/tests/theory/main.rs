@@ -6,6 +6,7 @@ mod common; // problems and networks
 mod drops; // edges that drop: measured growth against long runs
 mod lemma1; // the closed form against the recursion and against MILE itself
 mod momentum; // the rule of small step sizes with momentum, against period matrices
+mod pairs; // exchanges in pairs: the limit of two agents, and what does not grow for more
 mod report; // the page, its JSON names, refusals and advice
 mod smoothness; // L and noise against known ones
 mod stability; // period matrices against theory, and step limits against simulation

@@ -3,13 +3,14 @@
 use super::entry::{Entry, Parameter, ParameterKind};
 use super::rivals;
 use super::row::{
-    CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, EXPECTED_STEPS, LOCAL_STEPS, MOMENTUM, NESTEROV,
-    OPTIMIZER, OUTER, PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in, checked_compression,
+    CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, EXCHANGE, EXPECTED_STEPS, LOCAL_STEPS, MOMENTUM,
+    NESTEROV, OPTIMIZER, OUTER, PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in,
+    checked_compression,
 };
 use super::{
     D2, DecFedTrack, DecentLaM, Diging, Dsgd, Ed, Edm, Extra, GradientTracking, Gta, KGt, Led, LocalDsgd,
-    MgSkip, Mile, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm, Scaffold,
-    Variant,
+    MgSkip, Mile, MileInPairs, MomentumTracking, Nids, PeriodicalGt, ProxNids, ProxSkip, PushPull, QgDsgdm,
+    Scaffold, Variant,
 };
 use crate::method::Checker;
 use crate::schedule::Weight;
@@ -26,12 +27,12 @@ pub static ALL: &[Entry] = &[
             Parameter::part(
                 "xi",
                 "a number in (0, 1], \"paper\", \"auto\", \"adaptive\", { adaptive } or { from, to, rounds }",
-                "\"paper\": 0.9 * 2/(local_steps + 3); with adamw or muon 0.4/local_steps; with top_k gamma/(10 local_steps)",
+                "\"paper\": 0.9 * 2/(local_steps + 3); with adamw or muon 0.4/local_steps; in pairs 0.2/local_steps; with top_k gamma/(10 local_steps)",
             ),
             Parameter::part(
                 "gamma",
                 "a number in (0, 1], or \"auto\"",
-                "xi, the paper's method; with an adaptive xi, adamw or muon 1, or 1.5/(1 - l) if that is less; with top_k that share",
+                "xi, the paper's method; with an adaptive xi, adamw or muon 1, or 1.5/(1 - l) if that is less; in pairs 1; with top_k that share",
             ),
             MOMENTUM,
             NESTEROV,
@@ -41,9 +42,13 @@ pub static ALL: &[Entry] = &[
             SHARE_MOMENTS,
             OUTER,
             COMPRESSION,
+            EXCHANGE,
         ],
-        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi, outer momentum and compression",
+        note: "a gamma different from xi decouples mixing from correction, and momentum needs it: our extensions of the paper, as are an adaptive xi, outer momentum, compression and exchanges in pairs",
         build: &|p, network, _| {
+            if p.pairs {
+                return Ok(Box::new(MileInPairs::of(p)?));
+            }
             let mut p = checked_compression("mile", p, network)?;
             p.weights_of_compression(true);
             if p.is_preconditioned() {

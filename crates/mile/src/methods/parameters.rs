@@ -33,6 +33,8 @@ pub struct Parameters {
     pub outer: Option<OuterMomentum>,
     /// How messages are compressed (mile, local-dsgd, motef).
     pub compression: Option<Compression>,
+    /// Whether agents exchange in [pairs](crate::pairing) instead of rounds (mile).
+    pub pairs: bool,
     /// Whether the problem has a penalty: the method then takes its proximal form, or is refused.
     pub penalty: bool,
     /// Values of the parameters that only this method has, by the names under which its
@@ -120,7 +122,9 @@ impl Parameters {
     /// Parameters that are not given are left out, so that a parameter added in a later version does not change the
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
-        let Self { local_steps, xi, gamma, momentum, nesterov, local, outer, compression, own, .. } = self;
+        let Self {
+            local_steps, xi, gamma, momentum, nesterov, local, outer, compression, pairs, own, ..
+        } = self;
         let steps = local_steps.map(|_| self.steps_in_words());
         let LocalSteps { optimizer, correction, clip, share_moments } = local;
         let parts = [
@@ -135,6 +139,7 @@ impl Parameters {
             ("share_moments", share_moments.map(|rounds| rounds.to_string())),
             ("outer", outer.map(|outer| outer.to_string())),
             ("compression", compression.map(|by| by.to_string())),
+            ("exchange", pairs.then(|| "pairs".to_owned())),
         ];
         let parts = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));
         parts.chain(own.iter().map(|(name, value)| (*name, value.to_string()))).collect()

@@ -72,14 +72,47 @@ impl Steps {
         self.local.step(s, X, m, &self.correction.direction(self.local.at, s.step_size, g, c), number)
     }
 
+    /// After the last local step of a round.
+    fn end_round(&self, s: &mut Step) -> Result<(), AgentsError> {
+        let Some(outer) = self.outer else { return Ok(()) };
+        let a = self.vectors().state(4);
+        outer.step(s, X, (a, Vector(a.0 + 1)))
+    }
+
+    /// What an agent does between two exchanges of pairs: its local steps, of which it has made `before` earlier.
+    pub(super) fn work(&self, s: &mut Step, before: u64, steps: u64) -> Result<(), AgentsError> {
+        self.begin_round(s)?;
+        for number in before + 1..=before + steps {
+            s.draw = number;
+            self.local_step(s, number)?;
+        }
+        self.end_round(s)
+    }
+
+    /// An exchange of pairs: `d_i = (v_j - v_i)/2 ; c = c + xi d ; x = v + gamma d` at both ends of each.
+    pub(super) fn exchange_in_pairs(
+        &self,
+        s: &mut Step,
+        pairs: &[[usize; 2]],
+        gamma: f64,
+        xi: f64,
+    ) -> Result<(), AgentsError> {
+        let (c, d) = (self.vectors().state(1), self.vectors().scratch(0));
+        s.pull_in_pairs(X, d, pairs)?;
+        for agent in pairs.iter().flatten() {
+            s.of_agent(*agent, |s| {
+                self.correction.add(s, c, xi, d)?;
+                s.combine(X, 1.0, &[(gamma, d)])
+            })?;
+        }
+        Ok(())
+    }
+
     /// The exchange above with d = m - v: `d = W v - v ; c = c + xi d ; x = v + gamma d`. In an adaptive exchange c has a separate
     /// sum e.
     pub(super) fn exchange(&self, s: &mut Step, gamma: f64, xi: f64) -> Result<(), AgentsError> {
         let (v, vectors) = (X, self.vectors());
-        if let Some(outer) = self.outer {
-            let a = vectors.state(4);
-            outer.step(s, v, (a, Vector(a.0 + 1)))?;
-        }
+        self.end_round(s)?;
         let place = Place { free: vectors.scratch(0), state: vectors.state(3), scratch: vectors.scratch(3) };
         let (d, e) = self.exchange.pull(s, v, place)?;
         self.correction.add(s, vectors.state(1), xi, e)?;

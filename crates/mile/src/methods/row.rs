@@ -51,6 +51,7 @@ pub(super) const COMPRESSION: Parameter = Parameter::part(
     "\"none\", \"bf16\", \"fp16\", \"8-bit\" or { top_k = a share in (0, 1) }",
     "\"none\"",
 );
+pub(super) const EXCHANGE: Parameter = Parameter::part("exchange", "\"rounds\" or \"pairs\"", "\"rounds\"");
 pub(super) const OUTER: Parameter =
     Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
 pub(super) const OPTIMIZER: Parameter = Parameter::part(

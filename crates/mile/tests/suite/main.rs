@@ -15,6 +15,7 @@ mod momentum; // methods with momentum: literal forms, equivalent methods, step 
 mod optimisers; // AdamW, AMSGrad and Muon in local steps: literal forms, where they end, what changes nothing
 mod outer; // methods with outer momentum: literal forms, DiLoCo
 mod own_steps; // agents that make different numbers of local steps: literal forms, what stays exact, what is counted
+mod pairs; // exchanges in pairs: a literal form, limits, exactness, logs, resuming
 mod public_copies; // compressed messages: literal forms with copies of the neighbours
 mod schedules; // step sizes that change
 mod time; // modelled time: every method against an event queue
