@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use mile::attack::{Attack, Attacked};
 use mile::engine::{Engine, HostError};
 use mile::method::Method;
 use mile::network::Network;
@@ -27,6 +28,8 @@ pub struct EngineSetup<'a, T> {
     pub start: &'a [T],
     /// Seed of the run.
     pub seed: u64,
+    /// Malicious agents, if there are some: only the others are hosted.
+    pub attack: Option<&'a Attack>,
 }
 
 /// Creates engines: in this process, on a GPU, on a cluster.
@@ -45,6 +48,11 @@ pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
     /// the numbers of the agents return false: agents can then join, but not leave.
     fn evaluates_the_problem(&self) -> bool {
         true
+    }
+
+    /// Whether engines make up what malicious agents send.
+    fn simulates_attacks(&self) -> bool {
+        false
     }
 
     /// Whether jobs that run at the same time compute together, so that running more of them than there are threads is worthwhile.
@@ -93,12 +101,19 @@ impl<'a, T> Jobs<'a, T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
-impl Engines for InProcess {}
+impl Engines for InProcess {
+    fn simulates_attacks(&self) -> bool {
+        true
+    }
+}
 
 impl<T: Real> EnginesIn<T> for InProcess {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
-        let EngineSetup { problem, network, method, start, seed } = setup;
-        Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
+        let EngineSetup { problem, network, method, start, seed, attack } = setup;
+        Ok(match attack {
+            Some(attack) => Box::new(Attacked::new(problem, network, method, start, seed, attack)?),
+            None => Box::new(Simulator::new(problem, network, method, start, seed)?),
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mile::compression::Compression;
 use mile::real::Real;
+use mile::robust::Robust;
 
 use crate::handshake::Mark;
 
@@ -17,6 +18,8 @@ pub enum MessageForm {
     Summary(usize),
     /// As the bytes of a [compressed](mile::compression) vector, in place of elements.
     Compressed(Compression),
+    /// Element by element; the messages of all neighbours are compared by this rule before they are added up.
+    Robust(Robust),
 }
 
 /// What an agent sends in one exchange.

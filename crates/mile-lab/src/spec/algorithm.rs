@@ -11,7 +11,7 @@ use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
-use super::{local_steps, whole};
+use super::{exchange, local_steps, whole};
 use crate::error::LabError;
 use crate::section::{Section, as_number, as_whole, shown};
 
@@ -262,6 +262,7 @@ fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static s
         ("nesterov", parameters.nesterov.map(Value::Boolean)),
         ("outer", outer),
         ("compression", compression),
+        ("exchange", parameters.robust.map(exchange::value)),
     ];
     let own_steps = |own: &Arc<[u64]>| Value::Array(own.iter().copied().map(whole).collect());
     let steps = parameters.own_steps.as_ref().map(own_steps).or(parameters.local_steps.map(whole));
@@ -335,6 +336,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         local: local_steps::read(reader, entry)?,
         outer: if takes("outer").is_some() { outer(reader)? } else { None },
         compression: if takes("compression").is_some() { compression(reader)? } else { None },
+        robust: exchange::read(reader, entry)?,
         ..Parameters::default()
     };
     let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {

@@ -60,7 +60,7 @@ impl<T: Real> Current<T> {
         match self.own.form {
             MessageForm::Whole => 0,
             MessageForm::Summary(head) => head,
-            MessageForm::Compressed(_) => self.total(),
+            MessageForm::Compressed(_) | MessageForm::Robust(_) => self.total(),
         }
     }
 
@@ -92,6 +92,9 @@ impl<T: Real> Current<T> {
             match self.own.form {
                 MessageForm::Compressed(_) if to == total => self.fold_compressed(k, weight)?,
                 MessageForm::Summary(_) if to >= head => check_finite(&numbers(known))?,
+                MessageForm::Robust(_) => {
+                    self.plausible.check(0, &known[folded..], &self.own.vectors[folded..to])?
+                }
                 _ => {}
             }
         }
@@ -145,6 +148,16 @@ impl<T: Real> Current<T> {
     fn shares(&self, count: usize) -> Vec<f64> {
         let own = self.own_summary();
         self.row[..count].iter().map(|(id, _)| share(&own, &numbers(&self.heads[id]))).collect()
+    }
+
+    /// Compares the messages of all neighbours, which are here, and adds up what is left of them.
+    fn add_robust(&mut self) {
+        let (MessageForm::Robust(by), [sum]) = (self.own.form, &mut self.sums[..]) else { return };
+        let heard =
+            self.row.iter().filter_map(|(id, _)| Some((*self.weights.get(id)?, &self.heads.get(id)?[..])));
+        // As everywhere, an edge of weight zero is left out.
+        let others: Vec<(f64, &[T])> = heard.filter(|(weight, _)| *weight != 0.0).collect();
+        by.pull(&self.own.vectors, &others, sum);
     }
 
     fn own_summary(&self) -> Vec<f64> {
@@ -201,7 +214,7 @@ impl<T: Real> Protocol<T> {
                 let _ = by.decode(bytemuck::cast_slice(&own.vectors), &mut vectors[0]);
                 Some((by, vectors))
             }
-            MessageForm::Whole | MessageForm::Summary(_) => None,
+            MessageForm::Whole | MessageForm::Summary(_) | MessageForm::Robust(_) => None,
         };
         let vectors = match (&compressed, own.form) {
             (Some((_, [own, _])), _) => own.chunks(own.len().max(1)),
@@ -245,6 +258,7 @@ impl<T: Real> Protocol<T> {
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
         }
+        current.add_robust();
         let mut gossip = Vec::with_capacity(if talks { current.row.len() } else { 0 });
         for (id, _) in current.row.iter().filter(|_| talks) {
             if let Some(neighbour) = self.neighbours.get_mut(id) {
@@ -254,7 +268,8 @@ impl<T: Real> Protocol<T> {
         }
         let used: Vec<usize> = current.row.iter().map(|(id, _)| *id).collect();
         let heads = used.iter().filter_map(|id| Some((current.weight(*id), current.heads.get(id)?)));
-        let summaries = heads.map(|(weight, head)| (weight, numbers(head))).collect();
+        let is_summary = matches!(current.own.form, MessageForm::Summary(_));
+        let summaries = heads.filter(|_| is_summary).map(|(weight, head)| (weight, numbers(head))).collect();
         Some(Finished { sums: current.sums, used, summaries, gossip })
     }
 

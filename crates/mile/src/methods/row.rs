@@ -51,6 +51,14 @@ pub(super) const COMPRESSION: Parameter = Parameter::part(
     "\"none\", \"bf16\", \"fp16\", \"8-bit\" or { top_k = a share in (0, 1) }",
     "\"none\"",
 );
+pub(super) const EXCHANGE: Parameter = Parameter::part(
+    "exchange",
+    "{ robust = \"clip\", byzantine }, { robust = \"trimmed-mean\", byzantine } or { robust = \"clip\", threshold }",
+    "not protected",
+);
+/// That of a method with corrections.
+pub(super) const ALIKE: Parameter =
+    Parameter::part("exchange", "{ robust = \"clip\", threshold }", "not protected");
 pub(super) const OUTER: Parameter =
     Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
 pub(super) const OPTIMIZER: Parameter = Parameter::part(
