@@ -46,7 +46,9 @@ pub(super) fn all() -> Vec<Probe> {
         .map(|(name, keys)| Probe { problem: name, ..probe(format!("[problem]\n{keys}\n{ALGORITHM}")) })
         .collect();
     probes.push(probe(format!("[time]\n{quadratic}{ALGORITHM}")));
-    probes.push(probe(format!("[attack]\nagents = [1]\nkind = 'slow'\nstrength = 0.3\n{quadratic}{ALGORITHM}")));
+    probes.push(probe(format!(
+        "[attack]\nagents = [1]\nkind = 'slow'\nstrength = 0.3\n{quadratic}{ALGORITHM}"
+    )));
     let networks = [
         "bursts = { begin = 0.1, end = 0.2 }\nabsence = { begin = 0.1, end = 0.2 }",
         "topology = 'erdos-renyi'",
