@@ -262,7 +262,8 @@ impl<T: Real> Agents for Attacked<'_, T> {
         };
         let noted = self.noted.stage(0);
         let serve = |rows: &mut Rows<'_, T>| noted.iter().try_for_each(|verb| rows.carry_out(verb, &work));
-        Rows::each(&self.honest, &mut self.blocks, self.dim, true, serve)?;
+        let threads = self.honest.len() * self.dim > 2 * CHUNK;
+        Rows::each(&self.honest, &mut self.blocks, self.dim, threads, serve)?;
         self.noted.clear();
         self.guard.end();
         Ok(())
