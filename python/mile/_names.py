@@ -85,6 +85,7 @@ class Parameters(TypedDict, total=False):
     share_moments: int
     outer: Mapping[str, float]
     compression: Literal["none", "bf16", "fp16", "8-bit"] | Mapping[str, float]
+    exchange: Literal["rounds", "pairs"] | Mapping[str, str | int | float]
     schedule: Literal["constant", "step", "cosine"] | Mapping[str, object]
     change: Sequence[Mapping[str, object]]
 

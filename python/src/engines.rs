@@ -5,7 +5,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{
+    Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector,
+};
 use mile::engine::parts::{self, Drift};
 use mile::engine::{Engine, HostError};
 use mile::network::Network;
@@ -111,6 +113,10 @@ impl<T: Real> Agents for Lending<'_, T> {
 
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         self.simulator.pull_steady(round, pull)
+    }
+
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.simulator.pull_robust(round, pull)
     }
 
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {

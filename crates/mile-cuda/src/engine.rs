@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
 use mile::engine::parts::{self, Drift, Guard, check_len, compress, measure_drift};
 use mile::engine::{Engine, EvaluatedModels, HostError};
 use mile::method::Method;
@@ -311,6 +311,21 @@ impl<T: Real> Agents for GpuAgents<'_, T> {
         compress(self, pull)?;
         let whole = self.pull(round, &[(pull.from, pull.to)])?;
         Ok(whole / (dim * size_of::<T>()).max(1) as u64 * pull.by.message_bytes::<T>(dim) as u64)
+    }
+
+    /// The CPU compares the agents, with the same bits as in every engine.
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.settle()?;
+        measure_drift(self, Together::of(&Alone), pull.from)?;
+        self.round = round;
+        let (messages, dim) =
+            (self.network.rows_in_round(self.seed, round, &mut self.weights), self.vectors.dim());
+        let from = self.vector(pull.from)?.into_owned();
+        let mut to = vec![T::zero(); from.len()];
+        pull.by.pull_all(&self.weights, &from, &mut to, dim);
+        self.set_vector(pull.to, &to)?;
+        Ok(messages * (dim * size_of::<T>()) as u64)
     }
 
     fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {

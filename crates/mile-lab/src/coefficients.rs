@@ -75,15 +75,15 @@ fn average_models<T: Scalar>(plan: &Plan, store: &Store, algorithm: usize) -> Re
     Ok(runs)
 }
 
-/// The average over the agents of the model at the end of a run; `None` if it has not ended.
+/// The average over the agents, without malicious ones, of the model at the end of a run; `None` if it has not ended.
 fn average_model<T: Scalar>(plan: &Plan, store: &Store, job: Job) -> Result<Option<Vec<f64>>, LabError> {
     let path = store.path("final").join(plan.state_file(job));
     let Some(mut found) = state::open(&path)? else { return Ok(None) };
     let layout = plan.method(job)?.layout();
     let Some(name) = layout.state_names().next() else { return Ok(None) };
     let dim = plan.size.dim;
-    let epoch = &plan.membership.epochs()[plan.membership.at(found.header.round)];
-    let rows: Vec<T> = state::vector(&mut found, &path, name, [epoch.members.len(), dim])?;
+    let members = plan.members(plan.membership.at(found.header.round));
+    let rows: Vec<T> = state::vector(&mut found, &path, name, [members.len(), dim])?;
     Ok(Some(block::mean_row(&rows, dim).iter().map(|value| value.wide()).collect()))
 }
 

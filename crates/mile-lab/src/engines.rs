@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use mile::attack::{Attack, Attacked};
 use mile::engine::{Engine, HostError};
 use mile::method::Method;
 use mile::network::Network;
@@ -27,6 +28,8 @@ pub struct EngineSetup<'a, T> {
     pub start: &'a [T],
     /// Seed of the run.
     pub seed: u64,
+    /// Malicious agents, if there are some: only the others are hosted.
+    pub attack: Option<&'a Attack>,
 }
 
 /// Creates engines: in this process, on a GPU, on a cluster.
@@ -49,6 +52,11 @@ pub trait Engines: EnginesIn<f32> + EnginesIn<f64> {
 
     /// Whether engines carry out exchanges in [pairs](mile::pairing).
     fn exchanges_in_pairs(&self) -> bool {
+        false
+    }
+
+    /// Whether engines make up what malicious agents send.
+    fn simulates_attacks(&self) -> bool {
         false
     }
 
@@ -102,12 +110,19 @@ impl Engines for InProcess {
     fn exchanges_in_pairs(&self) -> bool {
         true
     }
+
+    fn simulates_attacks(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> EnginesIn<T> for InProcess {
     fn open<'a>(&self, setup: EngineSetup<'a, T>) -> Result<Box<dyn Engine<T> + 'a>, HostError> {
-        let EngineSetup { problem, network, method, start, seed } = setup;
-        Ok(Box::new(Simulator::new(problem, network, method, start, seed)?))
+        let EngineSetup { problem, network, method, start, seed, attack } = setup;
+        Ok(match attack {
+            Some(attack) => Box::new(Attacked::new(problem, network, method, start, seed, attack)?),
+            None => Box::new(Simulator::new(problem, network, method, start, seed)?),
+        })
     }
 }
 

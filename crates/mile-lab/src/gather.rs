@@ -279,8 +279,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
         let Epoch { members, network, .. } = &plan.membership.epochs()[index];
         let seed_problem = self.seed_problem(job.seed)?;
         let present = Present::new(&*seed_problem.problem, members);
-        let agents =
-            EngineSetup { problem: &present, network, method: &*method, start: models, seed: job.seed };
+        let agents = EngineSetup {
+            problem: &present,
+            network,
+            method: &*method,
+            start: models,
+            seed: job.seed,
+            attack: None,
+        };
         let mut engine = InProcess.open(agents)?;
         let chosen = plan.spec.eval_agents().choose(members.len(), job.seed);
         let evaluated = RecordedAgents { agents: &chosen, members, each: plan.spec.agent_metrics };
@@ -428,8 +434,14 @@ impl<'a, T: Scalar> Gatherer<'a, T> {
                 let method = self.plan.method(self.jobs[0])?;
                 let present = Present::new(&*problem, &self.plan.membership.epochs()[0].members);
                 let network = self.plan.network();
-                let agents =
-                    EngineSetup { problem: &present, network, method: &*method, start: &start, seed };
+                let agents = EngineSetup {
+                    problem: &present,
+                    network,
+                    method: &*method,
+                    start: &start,
+                    seed,
+                    attack: None,
+                };
                 let limit = DIVERGED * rms(ALONE, &mut *InProcess.open(agents)?)?.max(1.0);
                 SeedProblem { seed, problem: problem.clone(), limit }
             }

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use crate::error::LabError;
 use crate::objectives::{Fact, Facts};
-use crate::spec::{AlgorithmSpec, Spec, StartSpec, TimeSpec, event_table};
+use crate::spec::{AlgorithmSpec, Spec, StartSpec, TimeSpec, attack_table, event_table};
 
 /// Length above which a value is replaced by its digest.
 const MAX_VALUE: usize = 400;
@@ -37,6 +37,9 @@ pub(crate) fn of_experiment(spec: &Spec, membership: &Membership, dim: usize) ->
     let written = spec.network.to_table();
     for key in ["bursts", "absence"] {
         written.get(key).into_iter().for_each(|value| leaves(format!("network.{key}"), value, 0, &mut facts));
+    }
+    if let Some(attack) = &spec.attack {
+        leaves("attack".into(), &attack_table(attack).into(), 0, &mut facts);
     }
     if let Some(varying) = network.time_varying() {
         facts.insert("network.time_varying".into(), time_varying(varying).into());

@@ -101,7 +101,8 @@ impl JobContext<'_> {
         let plan = self.plan;
         let membership = &plan.membership;
         let problem = plan.problem::<T>(job.seed)?;
-        let all = membership.is_lasting();
+        let attack = plan.attack()?;
+        let all = membership.is_lasting() && attack.is_none();
         let is_gap = |epoch: &Epoch| epoch.members.last().is_some_and(|last| last + 1 != epoch.members.len());
         if !plan.engines.evaluates_the_problem() && membership.epochs().iter().any(is_gap) {
             let problem = "agents cannot leave on an engine that identifies objectives by agent numbers";
@@ -111,7 +112,8 @@ impl JobContext<'_> {
         let (mut index, mut before) = (membership.at(round.unwrap_or(0)), None);
         loop {
             let epoch = &membership.epochs()[index];
-            let present = Present::new(&*problem, &epoch.members);
+            let members = plan.members(index);
+            let present = Present::new(&*problem, members);
             let objectives: &dyn Problem<T> = if all { &*problem } else { &present };
             let method = plan.method_in(job, index)?;
             let start = match &before {
@@ -120,11 +122,13 @@ impl JobContext<'_> {
                 None => vec![T::zero(); problem.dim()],
             };
             let agents = EngineSetup {
-                problem: objectives,
+                // Malicious agents have objectives as well, which nobody looks at.
+                problem: if attack.is_some() { &*problem } else { objectives },
                 network: &epoch.network,
                 method: &*method,
                 start: &start,
                 seed: job.seed,
+                attack,
             };
             let mut engine = T::engines(&*plan.engines).open(agents)?;
             let setup = JobSetup { job, epoch: index, problem: objectives, method: &*method };
@@ -140,7 +144,7 @@ impl JobContext<'_> {
                 }
             };
             if outcome.status.is_done() {
-                export::models_of(together, &self.final_path(job), objectives, &epoch.members, &mut *engine)?;
+                export::models_of(together, &self.final_path(job), objectives, members, &mut *engine)?;
             }
             return Ok(outcome);
         }

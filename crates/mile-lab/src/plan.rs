@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mile::agents::Costs;
+use mile::attack::Attack;
 use mile::membership::{Membership, Present};
 use mile::method::Method;
 use mile::methods::catalogue::Parameters;
@@ -90,8 +91,8 @@ impl Plan {
     /// Reads the data, and checks everything that can be checked before the first step.
     pub fn new(spec: Spec) -> Result<Self, LabError> {
         let membership = spec.membership()?;
-        let all = (0..spec.network.agents).collect();
-        Self::hosting(spec, membership, all)
+        let hosted = spec.honest(&(0..spec.network.agents).collect::<Vec<_>>());
+        Self::hosting(spec, membership, hosted)
     }
 
     /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
@@ -174,6 +175,10 @@ impl Plan {
     /// The plan of one agent of a swarm, which needs only its own data.
     pub fn for_agent(mut spec: Spec, agent: usize) -> Result<Self, LabError> {
         refuse_pairs_on_a_network(&spec)?;
+        if spec.attack.is_some() {
+            let problem = "attacks are simulated by mile run, and agents on a network are what they are; leave the section out";
+            return Err(LabError::config("attack", problem));
+        }
         if let Some(own) = spec.objectives.for_agent(agent) {
             spec.objectives = own;
             // All agents must agree on it, and each knows only its own rows.
@@ -289,6 +294,24 @@ impl Plan {
     /// The problem of a seed, shared by all jobs of that seed.
     pub fn problem<T: Scalar>(&self, seed: u64) -> Result<Arc<dyn Problem<T>>, LabError> {
         self.problems.get(&*self.spec.objectives, seed)
+    }
+
+    /// The agents whose models the runs have in an epoch: its members, without malicious ones.
+    pub(crate) fn members(&self, epoch: usize) -> &[usize] {
+        let epochs = self.membership.epochs();
+        match self.spec.attack {
+            Some(_) => &self.hosted,
+            None => &epochs.get(epoch).unwrap_or(&epochs[0]).members,
+        }
+    }
+
+    /// The malicious agents, refused on engines that cannot make up what they send.
+    pub(crate) fn attack(&self) -> Result<Option<&Attack>, LabError> {
+        if self.spec.attack.is_some() && !self.engines.simulates_attacks() {
+            let problem = "attacks are simulated in one process on the CPU only: use --device cpu and one rank, or leave the section out";
+            return Err(LabError::config("attack", problem));
+        }
+        Ok(self.spec.attack.as_ref())
     }
 
     /// The agents that this process hosts, in the order of their rows.

@@ -188,15 +188,18 @@ fn begin<T: Scalar>(plan: &Plan, job: Job, allowed: Duration) -> Result<Begun, L
     let problem = plan.problem::<T>(job.seed)?;
     let built = clock.elapsed();
     let epoch = &plan.membership.epochs()[0];
-    let present = Present::new(&*problem, &epoch.members);
-    let objectives: &dyn Problem<T> = if plan.membership.is_lasting() { &*problem } else { &present };
+    let present = Present::new(&*problem, plan.members(0));
+    let attack = plan.attack()?;
+    let all = plan.membership.is_lasting() && attack.is_none();
+    let objectives: &dyn Problem<T> = if all { &*problem } else { &present };
     let (method, start) = (plan.method(job)?, plan.start(&*problem, job.seed)?);
     let setup = EngineSetup {
-        problem: objectives,
+        problem: if attack.is_some() { &*problem } else { objectives },
         network: &epoch.network,
         method: &*method,
         start: &start,
         seed: job.seed,
+        attack,
     };
     let mut engine = T::engines(&*plan.engines).open(setup)?;
     let schedule = plan.spec.algorithms[job.algorithm].schedule.clone();

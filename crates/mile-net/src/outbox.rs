@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use mile::compression::Compression;
 use mile::real::Real;
+use mile::robust::Robust;
 use mile_store::{StateError, StoredVector};
 
 use crate::handshake::Mark;
@@ -26,6 +27,8 @@ pub enum MessageForm {
     Summary(usize),
     /// As the bytes of a [compressed](mile::compression) vector, in place of elements.
     Compressed(Compression),
+    /// Element by element; the messages of all neighbours are compared by this rule before they are added up.
+    Robust(Robust),
 }
 
 /// What an agent sends in one exchange.

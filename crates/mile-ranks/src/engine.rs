@@ -5,12 +5,13 @@
 //! need have arrived.
 
 mod compressed;
+mod robust;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
 use mile::block;
 use mile::engine::parts::{self, Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
 use mile::engine::{Engine, HostError};
@@ -284,6 +285,14 @@ impl<T: Real, C: RankTransport> Agents for RankEngine<'_, T, C> {
         self.exchange_compressed(pull)?;
         self.guard.end();
         Ok(self.crossing.messages * pull.by.message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.begin_exchange(round, pull.from)?;
+        self.exchange_robust(pull)?;
+        self.guard.end();
+        Ok(self.crossing.messages * (self.dim * size_of::<T>()) as u64)
     }
 
     fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {

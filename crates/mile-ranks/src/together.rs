@@ -135,6 +135,26 @@ pub fn compressed<T: Real>(
     room.iter().map(decoded).collect()
 }
 
+/// The rows of each peer's agents that are needed here, from those of the hosted agents.
+pub fn rows<T: Real>(
+    transport: &dyn RankTransport,
+    peers: &[RankPeer],
+    rows: &[T],
+    dim: usize,
+) -> Result<Vec<Vec<T>>, Failure> {
+    let of = |peer: &RankPeer| {
+        peer.sends.iter().flat_map(|row| &rows[row * dim..(row + 1) * dim]).copied().collect()
+    };
+    let packed: Vec<Vec<T>> = peers.iter().map(of).collect();
+    let mut room: Vec<Vec<T>> = peers.iter().map(|peer| vec![T::zero(); peer.receives.len() * dim]).collect();
+    let sends = peers.iter().zip(&packed).map(|(peer, rows)| (peer.rank, bytemuck::cast_slice(rows)));
+    let receives =
+        peers.iter().zip(&mut room).map(|(peer, rows)| (peer.rank, bytemuck::cast_slice_mut(rows)));
+    let (sends, mut receives): (Vec<_>, Vec<_>) = (sends.collect(), receives.collect());
+    transport.exchange(&sends, &mut receives, &mut |_| false)?;
+    Ok(room)
+}
+
 /// The sums over all agents of `dim` columns, from the rows of the hosted ones.
 pub fn sum<T: Real>(
     transport: &dyn RankTransport,

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use faer::Mat;
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
 use mile::method::Method;
 use mile::run::{Progress, Run};
 use mile::schedule::Schedule;
@@ -106,6 +106,11 @@ impl Agents for ModeAgents {
 
     /// Compression is not linear: the method is examined as if nothing were left out.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
+        self.pull(round, &[(pull.from, pull.to)])
+    }
+
+    /// A rule that clips or leaves out is not linear: the method is examined as if all differences counted in full.
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
         self.pull(round, &[(pull.from, pull.to)])
     }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::compression::Compression;
 use crate::optimiser::Stepping;
+use crate::robust::Robust;
 
 /// The number of a vector that every agent has, such as its model x: a block with one row per hosted agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +41,17 @@ pub struct CompressedPull {
     pub to: Vector,
     /// How messages are compressed.
     pub by: Compression,
+}
+
+/// An exchange that limits what malicious neighbours can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RobustPull {
+    /// The vector v that is sent.
+    pub from: Vector,
+    /// Where d goes.
+    pub to: Vector,
+    /// How the exchange is protected.
+    pub by: Robust,
 }
 
 /// One step of a local [optimiser](crate::optimiser).
@@ -182,6 +194,16 @@ pub trait Agents: Send {
     /// `from_i <- C(from_i)`, then `to_i <- sum_j w_ij (from_j - from_i)`, in one exchange of compressed messages, as
     /// [`pull`](Self::pull) does it. Returns the bytes sent from here.
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError>;
+
+    /// `to_i <- d_i` in one exchange of v = `from`, as a [robust](crate::robust) rule finds it from the vectors of the neighbours
+    /// whose edge is up in this round. Returns the bytes sent from here, which are those of [`pull`](Self::pull). `from` is the model.
+    /// Refused by engines that do not keep the vectors of neighbours.
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        let _ = (round, pull);
+        Err(AgentsError::Method(
+            "its exchange is robust, which this engine does not support; leave out the key exchange, or use another engine".into(),
+        ))
+    }
 
     /// From now on verbs are for those hosted agents only that have this [own number](crate::method::Method::own_steps) of local steps,
     /// or for all of them again; returns how many that are. Exchanges are for all.
@@ -350,6 +372,15 @@ impl Step<'_> {
     /// of a vector and a few hundred numbers.
     pub fn pull_steady(&mut self, pull: &SteadyPull) -> Result<(), AgentsError> {
         self.costs.bytes_sent += self.agents.pull_steady(self.round, pull)?;
+        self.costs.vectors_sent += 1;
+        self.costs.exchanges += 1;
+        self.mixed = true;
+        Ok(())
+    }
+
+    /// [`pull`](Self::pull) of one vector by a [robust](crate::robust) rule.
+    pub fn pull_robust(&mut self, pull: &RobustPull) -> Result<(), AgentsError> {
+        self.costs.bytes_sent += self.agents.pull_robust(self.round, pull)?;
         self.costs.vectors_sent += 1;
         self.costs.exchanges += 1;
         self.mixed = true;

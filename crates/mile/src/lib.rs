@@ -26,6 +26,7 @@
 //! from the methods' own code.
 
 pub mod agents;
+pub mod attack;
 pub mod block;
 pub mod compression;
 pub mod digits;
@@ -50,6 +51,7 @@ pub mod ranks;
 pub mod readiness;
 pub mod real;
 pub mod refusal;
+pub mod robust;
 pub mod run;
 pub mod schedule;
 mod shared;

@@ -42,6 +42,8 @@ pub enum Purpose {
     StepTime = 23,
     /// How long messages take in modelled time.
     Transit = 24,
+    /// What malicious agents choose.
+    Attack = 25,
 }
 
 /// The random stream of one purpose; `index` is usually an agent, `step` a draw, round or class.

@@ -16,7 +16,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::agents::{
-    Agents, AgentsError, BlockFunction, BlocksMut, CompressedPull, OptimiserStep, SteadyPull, Vector,
+    Agents, AgentsError, BlockFunction, BlocksMut, CompressedPull, OptimiserStep, RobustPull, SteadyPull,
+    Vector,
 };
 use crate::block;
 use crate::engine::parts::{self, Drift, Guard, Pool, blocks, matrices, measure_drift, replace};
@@ -376,6 +377,19 @@ impl<T: Real> Agents for Simulator<'_, T> {
         let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
         self.carry_out_steady(pull);
         Ok(messages * message_bytes::<T>(self.dim) as u64)
+    }
+
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.guard.check()?;
+        self.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.settle()?;
+        measure_drift(self, Together::of(&Alone), pull.from)?;
+        self.round = round;
+        let messages = self.network.rows_in_round(self.seed, round, &mut self.weights);
+        let mut to = std::mem::take(&mut self.blocks[pull.to.0]);
+        pull.by.pull_all(&self.weights, &self.blocks[pull.from.0], &mut to, self.dim);
+        self.blocks[pull.to.0] = to;
+        Ok(messages * (self.dim * size_of::<T>()) as u64)
     }
 
     fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {

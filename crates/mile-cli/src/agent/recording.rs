@@ -168,7 +168,7 @@ impl<T: Scalar> Host<T> for RecordingHost<'_, T> {
         sums: Vec<Vec<T>>,
     ) -> Result<Finished<T>, Failure> {
         let elements = match message.form {
-            MessageForm::Whole => &message.vectors[..],
+            MessageForm::Whole | MessageForm::Robust(_) => &message.vectors[..],
             MessageForm::Summary(head) => &message.vectors[head..],
             MessageForm::Compressed(_) => &[],
         };

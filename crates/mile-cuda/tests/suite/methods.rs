@@ -10,6 +10,7 @@ use mile::optimiser::Adam;
 use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::real::Real;
+use mile::robust::Robust;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
@@ -130,6 +131,8 @@ fn every_parameter_of_the_methods_has_the_bits_of_the_simulator() {
         ("dsgd", Parameters::default().with("variant", Variant::Cta)),
         ("qg-dsgdm", Parameters { momentum: Some(0.9), nesterov: Some(true), ..Parameters::default() }),
         ("motef", Parameters { compression: Some(Compression::EightBit), ..Parameters::default() }),
+        ("mile", Parameters { robust: Some(Robust::Threshold(0.3)), ..tau() }),
+        ("local-dsgd", Parameters { robust: Some(Robust::Threshold(0.3)), ..heavy(true) }),
         ("gasloc", Parameters { gamma: Some(0.8), ..outer(heavy(true)) }),
         ("noloco", outer(heavy(false))),
         ("diloco", outer(heavy(true))),

@@ -297,7 +297,7 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
             RunId { algorithm: &algorithm.entry.name, label: &algorithm.label, seed: self.job.seed };
         let spec = &self.context.plan.spec;
         let chosen = spec.eval_agents().choose(self.problem.agents(), self.job.seed);
-        let members = &self.context.plan.membership.epochs()[self.epoch].members;
+        let members = self.context.plan.members(self.epoch);
         let evaluated = RecordedAgents { agents: &chosen, members, each: spec.agent_metrics };
         let (progress, wall_s) = (self.run.progress(), self.wall.as_secs_f64());
         let modelled_s = self.clock.as_mut().map(|clock| clock.after(progress.round)).transpose()?;

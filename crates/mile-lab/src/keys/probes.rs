@@ -46,6 +46,9 @@ pub(super) fn all() -> Vec<Probe> {
         .map(|(name, keys)| Probe { problem: name, ..probe(format!("[problem]\n{keys}\n{ALGORITHM}")) })
         .collect();
     probes.push(probe(format!("[time]\n{quadratic}{ALGORITHM}")));
+    probes.push(probe(format!(
+        "[attack]\nagents = [1]\nkind = 'slow'\nstrength = 0.3\n{quadratic}{ALGORITHM}"
+    )));
     let networks = [
         "bursts = { begin = 0.1, end = 0.2 }\nabsence = { begin = 0.1, end = 0.2 }",
         "topology = 'erdos-renyi'",
@@ -64,6 +67,8 @@ pub(super) fn all() -> Vec<Probe> {
     probes.push(probe(format!("{quadratic}{ALGORITHM}{changing}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}xi = {{ adaptive = 0.1 }}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}compression = {{ top_k = 0.1 }}")));
+    let robust = "exchange = { robust = 'clip', byzantine = 1 }";
+    probes.push(probe(format!("{quadratic}{ALGORITHM}{robust}")));
     probes.push(probe(format!("{quadratic}{ALGORITHM}outer = {{ momentum = 0.5, step_size = 0.7 }}")));
     let optimizers =
         ["'sgd'", "'adamw'", "'amsgrad'", "'muon'"].map(|name| format!("optimizer = {{ name = {name} }}"));

@@ -125,6 +125,7 @@ pub fn json_schema() -> String {
     top["properties"]["network"]["properties"]["time_varying"]["anyOf"] =
         json!([{ "type": ["string", "array"] }, object("network.time_varying")]);
     top["properties"]["time"] = object("time");
+    top["properties"]["attack"] = object("attack");
     top["properties"]["stop"] = object("stop");
     top["properties"]["agent"] = agent;
     top["properties"]["event"] = json!({ "type": "array", "items": object("event") });

@@ -49,6 +49,10 @@ pub(super) fn check(spec: &Spec, membership: &Membership) -> Result<(), LabError
             let expected = "\"rounds\" with events, which have a round; agents in pairs have none in common";
             return Err(LabError::expected(format!("algorithm[{k}].exchange"), expected, "\"pairs\""));
         }
+        if spec.attack.is_some() {
+            let expected = "\"rounds\" with a section [attack], whose agents take part in rounds; leave one of the two out";
+            return Err(LabError::expected(format!("algorithm[{k}].exchange"), expected, "\"pairs\""));
+        }
         if *auto_step_size {
             return with_pairs("step_size", "a positive number", "\"auto\"");
         }

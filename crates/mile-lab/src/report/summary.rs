@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use mile::attack::Attack;
 use mile::membership::{Change, Event};
 use mile::problems::Metric;
 
@@ -62,7 +63,17 @@ pub(crate) fn network_name(folder: &RunFolder) -> String {
         };
         format!("; agent {} {happens} before round {round}", change.agent())
     });
-    format!("{graph} of {} agents, {mixing}{}", folder.network.agents(), events.collect::<String>())
+    let attack = folder.spec.attack.as_ref().map(attack_in_words).unwrap_or_default();
+    format!("{graph} of {} agents, {mixing}{}{attack}", folder.network.agents(), events.collect::<String>())
+}
+
+fn attack_in_words(Attack { agents, kind, strength }: &Attack) -> String {
+    let list = agents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let who = if agents.len() == 1 { format!("agent {list} is") } else { format!("agents {list} are") };
+    format!(
+        "; {who} malicious ({}, strength {strength}), and all results are those of the others",
+        kind.name()
+    )
 }
 
 /// The title of the problem: as recorded when the run was started, or else from the experiment file.

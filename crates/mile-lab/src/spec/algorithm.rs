@@ -11,7 +11,7 @@ use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
-use super::{local_steps, whole};
+use super::{exchange, local_steps, whole};
 use crate::error::LabError;
 use crate::section::{Section, as_number, as_whole, shown};
 
@@ -269,7 +269,7 @@ fn parameter_values(parameters: &Parameters) -> impl Iterator<Item = (&'static s
         ("nesterov", parameters.nesterov.map(Value::Boolean)),
         ("outer", outer),
         ("compression", compression),
-        ("exchange", parameters.pairs.then(|| "pairs".into())),
+        ("exchange", exchange::value(parameters)),
     ];
     let own_steps = |own: &Arc<[u64]>| Value::Array(own.iter().copied().map(whole).collect());
     let steps = parameters.own_steps.as_ref().map(own_steps).or(parameters.local_steps.map(whole));
@@ -334,6 +334,7 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         None => Ok(None),
     };
     let (steps, own_steps) = steps(reader, entry)?;
+    let (pairs, robust) = exchange::read(reader, entry)?;
     let parameters = Parameters {
         local_steps: steps,
         own_steps,
@@ -343,7 +344,8 @@ fn parameters(reader: &Section, entry: &Entry) -> Result<Weights, LabError> {
         local: local_steps::read(reader, entry)?,
         outer: if takes("outer").is_some() { outer(reader)? } else { None },
         compression: if takes("compression").is_some() { compression(reader)? } else { None },
-        pairs: takes("exchange").is_some() && in_pairs(reader)?,
+        pairs,
+        robust,
         ..Parameters::default()
     };
     let weight = |key: &'static str, words: &[(&str, WeightChoice)]| match takes(key) {
@@ -424,16 +426,6 @@ fn outer(reader: &Section) -> Result<Option<OuterMomentum>, LabError> {
     let step_size = inner.number("step_size", "a positive number")?.unwrap_or(1.0);
     inner.finish()?;
     Ok(Some(OuterMomentum { momentum, step_size }))
-}
-
-/// `"rounds"`, or `"pairs"`.
-fn in_pairs(reader: &Section) -> Result<bool, LabError> {
-    let choices = [("rounds", false), ("pairs", true)];
-    if reader.value("exchange").is_none() {
-        Ok(false)
-    } else {
-        reader.choice("exchange", &choices, Some("rounds"))
-    }
 }
 
 /// `"bf16"`, `"fp16"`, `"8-bit"`, `{ top_k = 0.01 }`, or `"none"`.

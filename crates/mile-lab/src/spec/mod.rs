@@ -5,7 +5,9 @@
 
 mod agent;
 mod algorithm;
+mod attack;
 mod events;
+mod exchange;
 mod local_steps;
 mod neighbours;
 mod network;
@@ -16,6 +18,7 @@ mod time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mile::attack::Attack;
 use mile::membership::Event;
 use mile::methods::catalogue::Catalogue;
 use mile::real::Precision;
@@ -23,6 +26,7 @@ use toml::{Table, Value};
 
 pub use agent::{AgentSettings, AgentSpec, OnMissing, TransportSpec};
 pub use algorithm::AlgorithmSpec;
+pub(crate) use attack::to_table as attack_table;
 pub(crate) use events::to_table as event_table;
 pub use neighbours::{NeighbourSpec, is_host_and_port};
 pub use network::{GraphSource, MixingSource, NetworkSpec, VaryingSource};
@@ -89,6 +93,8 @@ pub struct Spec {
     pub time: Option<TimeSpec>,
     /// The logs of an earlier run, whose exchanges in pairs are repeated.
     pub replay: Option<PathBuf>,
+    /// Agents that are malicious, if some are: results are those of the others.
+    pub attack: Option<Attack>,
 }
 
 /// On how many samples models are evaluated: the keys `eval_samples` and `test_samples` of a section `[problem]`.
@@ -141,6 +147,12 @@ impl Spec {
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
         let replay = top.text("replay", "the path of a log of pairings, or of a run directory")?;
         let replay = replay.map(|path| resolve(folder, path));
+        let attacked = top.value("attack").map(|_| section(&top, "attack")).transpose()?;
+        let attack = attacked.map(|section| attack::read(&section, agents)).transpose()?;
+        if attack.is_some() && !events.is_empty() {
+            let problem = "conflicts with events, because malicious agents stay what they are; leave one of the two out";
+            return Err(LabError::config("attack", problem));
+        }
         top.value("agent"); // settings of `mile swarm` and `mile agent`, ignored here
         top.suggest("sweep"); // which sweeps have taken out
         top.finish()?;
@@ -162,6 +174,7 @@ impl Spec {
             events,
             time,
             replay,
+            attack,
         })
     }
 
@@ -189,6 +202,7 @@ impl Spec {
             ("algorithm", all(self.algorithms.iter().map(AlgorithmSpec::to_table).collect())),
             ("event", all(self.events.iter().map(events::to_table).collect())),
             ("time", self.time.as_ref().map(|time| time.to_table().into())),
+            ("attack", self.attack.as_ref().map(|attack| attack_table(attack).into())),
         ])
     }
 
@@ -252,6 +266,12 @@ impl Spec {
             &Kinds::none().or_any(),
             &Catalogue::default().or_any(),
         )
+    }
+
+    /// Those of these agents that are not malicious: they have models.
+    pub(crate) fn honest(&self, agents: &[usize]) -> Vec<usize> {
+        let attackers = self.attack.as_ref().map(|attack| &attack.agents[..]).unwrap_or_default();
+        agents.iter().copied().filter(|agent| !attackers.contains(agent)).collect()
     }
 
     /// Rounds between records: a twentieth of all, unless they are given or chosen.

@@ -118,7 +118,7 @@ fn of_run(
     let mut found = state::open(&file)?
         .ok_or_else(|| refuse("missing: this job has not ended; resume the run, then try again".into()))?;
     let membership = folder.spec.membership()?;
-    let members = &membership.epochs()[membership.at(found.header.round)].members;
+    let members = folder.spec.honest(&membership.epochs()[membership.at(found.header.round)].members);
     let x = with_precision!(precision, T => {
         let rows: Vec<T> = state::vector(&mut found, &file, "x", [members.len(), dim])?;
         let row = match choice.agent {

@@ -82,6 +82,9 @@ pub(crate) fn spec(draw: &mut Draw, folder: &Path) -> String {
     if draw.yes(if are_up { 0.3 } else { 0.05 }) {
         text += &events(draw);
     }
+    if !text.contains("[[event]]") && draw.yes(0.15) {
+        text += &attack(draw);
+    }
     if draw.yes(0.2) {
         let laws =
             ["0.1", "{ from = 0.1, to = 0.2 }", "{ least = 0.1, mean = 0.2 }", "{ trace = [0.1, 0.3] }"];
@@ -113,6 +116,13 @@ fn start(draw: &mut Draw, folder: &Path, is_quadratic: bool) -> String {
         return format!("[start]\nfile = {:?}\n", state.display().to_string());
     }
     format!("[start]\nvalue = \"{}\"\n", draw.one_of(&["zeros", "common", "random", "model"]))
+}
+
+fn attack(draw: &mut Draw) -> String {
+    let agents = draw.one_of(&["[1]", "[0, 3]"]);
+    let kind = draw.one_of(&["sign-flip", "alie", "dissensus", "slow", "noise"]);
+    let strength = some_of(draw, &["strength = 0.5"]);
+    format!("[attack]\nagents = {agents}\nkind = \"{kind}\"\n{strength}")
 }
 
 fn events(draw: &mut Draw) -> String {
@@ -336,6 +346,18 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64, has_l1: bool) -> String {
     }
     let (a, b) = (draw.number(0.0, 0.2), draw.number(0.2, 1.0));
     let share = draw.number(0.2, 0.9);
+    let threshold = format!("{{ robust = \"clip\", threshold = {b} }}");
+    let robust = |rule: &str, byzantine: u64| format!("{{ robust = \"{rule}\", byzantine = {byzantine} }}");
+    let exchanges = match name {
+        "mile" => vec!["\"pairs\"".into(), "\"rounds\"".into(), "\"rounds\"".into(), threshold],
+        _ => vec![
+            robust("clip", 1),
+            robust("clip", 0),
+            robust("trimmed-mean", 1),
+            "\"rounds\"".into(),
+            threshold,
+        ],
+    };
     let values = [
         ("xi", vec![a.to_string(), "\"paper\"".into(), "\"auto\"".into(), "\"adaptive\"".into()]),
         ("xi", vec![format!("{{ from = {a}, to = {b}, rounds = 3 }}"), format!("{{ adaptive = {a} }}")]),
@@ -377,7 +399,7 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64, has_l1: bool) -> String {
                 "\"none\"".into(),
             ],
         ),
-        ("exchange", ["\"pairs\"", "\"rounds\"", "\"rounds\"", "\"rounds\""].map(String::from).to_vec()),
+        ("exchange", exchanges),
     ];
     // Most methods are drawn a few times only.
     let chance = if name == "mile" { 0.3 } else { 0.6 };

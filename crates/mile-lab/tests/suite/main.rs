@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no users")]
 
 mod arrays; // the user's .npy, .npz and .safetensors files
+mod attack; // malicious agents, and robust exchanges
 mod auto; // what is chosen where a file says "auto" or nothing
 mod auto_matrix; // the automatic step size of every method, network and loss
 mod browser; // the report and the live view in a real browser

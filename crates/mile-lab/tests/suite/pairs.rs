@@ -206,7 +206,9 @@ fn what_pairs_exclude_is_refused_by_its_key() {
         (("agents = 5", "agents = 5\ndrop_rate = 0.1"), "algorithm[0].exchange"),
         (("agents = 5", "agents = 5\ntime_varying = 'matchings'"), "algorithm[0].exchange"),
         (("[problem]", "[[event]]\nround = 3\nreplace = 1\n[problem]"), "algorithm[0].exchange"),
+        (("[problem]", "[attack]\nagents = [1]\nkind = 'slow'\n[problem]"), "algorithm[0].exchange"),
         (("name = 'mile'\nlabel = 'pairs'", "name = 'led'\nlabel = 'pairs'"), "algorithm[0].exchange"),
+        (("name = 'mile'\nlabel = 'pairs'", "name = 'local-dsgd'\nlabel = 'pairs'"), "algorithm[0].exchange"),
     ] {
         assert_eq!(key(&with(change)), expected, "{change:?}");
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
 use mile::engine::Engine;
 use mile::engine::parts::{check_method, matrices, movers, replace};
 use mile::membership::Epoch;
@@ -288,6 +288,14 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         let finished =
             self.exchange(round, pull.model, MessageForm::Compressed(pull.by), write, &[pull.to])?;
         Ok((finished.used.len() * pull.by.message_bytes::<T>(self.dim())) as u64)
+    }
+
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.verbs.check_pull(&[(pull.from, pull.to)])?;
+        let write =
+            |vectors: &[Vec<T>], message: &mut Vec<T>| message.extend_from_slice(&vectors[pull.from.0]);
+        let finished = self.exchange(round, pull.from, MessageForm::Robust(pull.by), write, &[pull.to])?;
+        Ok((finished.used.len() * self.dim() * size_of::<T>()) as u64)
     }
 
     /// Verbs are not called for nobody, so that there is nothing to note.

@@ -60,6 +60,7 @@ impl<T: Real> Current<T> {
         match self.own.form {
             MessageForm::Whole | MessageForm::Compressed(_) => 0,
             MessageForm::Summary(head) => head,
+            MessageForm::Robust(_) => self.total(),
         }
     }
 
@@ -94,8 +95,12 @@ impl<T: Real> Current<T> {
             let known = self.heads.entry(self.row[k].0).or_default();
             known.truncate(folded);
             known.extend_from_slice(message(folded, to.min(head) - folded));
-            if to >= head {
-                check_finite(&numbers(known))?;
+            match self.own.form {
+                MessageForm::Robust(_) => {
+                    self.plausible.check(0, &known[folded..], &self.own.vectors[folded..to])?
+                }
+                _ if to >= head => check_finite(&numbers(known))?,
+                _ => {}
             }
         }
         if head == 0 {
@@ -150,6 +155,16 @@ impl<T: Real> Current<T> {
     fn shares(&self, count: usize) -> Vec<f64> {
         let own = self.own_summary();
         self.row[..count].iter().map(|(id, _)| share(&own, &numbers(&self.heads[id]))).collect()
+    }
+
+    /// Compares the messages of all neighbours, which are here, and adds up what is left of them.
+    fn add_robust(&mut self) {
+        let (MessageForm::Robust(by), [sum]) = (self.own.form, &mut self.sums[..]) else { return };
+        let heard =
+            self.row.iter().filter_map(|(id, _)| Some((*self.weights.get(id)?, &self.heads.get(id)?[..])));
+        // As everywhere, an edge of weight zero is left out.
+        let others: Vec<(f64, &[T])> = heard.filter(|(weight, _)| *weight != 0.0).collect();
+        by.pull(&self.own.vectors, &others, sum);
     }
 
     fn own_summary(&self) -> Vec<f64> {
@@ -208,7 +223,7 @@ impl<T: Real> Protocol<T> {
             MessageForm::Summary(head) => {
                 (own.vectors.len() / sums.len().max(1), vec![farthest(&own.vectors[head..], None)])
             }
-            MessageForm::Whole => {
+            MessageForm::Whole | MessageForm::Robust(_) => {
                 let dim = own.vectors.len() / sums.len().max(1);
                 (dim, own.vectors.chunks(dim.max(1)).map(|own| farthest(own, None)).collect())
             }
@@ -250,6 +265,7 @@ impl<T: Real> Protocol<T> {
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
         }
+        current.add_robust();
         let mut gossip = Vec::with_capacity(if talks { current.row.len() } else { 0 });
         for (id, _) in current.row.iter().filter(|_| talks) {
             if let Some(neighbour) = self.neighbours.get_mut(id) {

@@ -8,8 +8,9 @@ use mile::agents::AgentsError;
 use mile::compression::Compression;
 use mile::graph::Topology;
 use mile::method::Method;
-use mile::methods::{Ed, GradientTracking, MgSkip, Mile, ProxNids};
+use mile::methods::{Ed, GradientTracking, LocalDsgd, MgSkip, Mile, ProxNids};
 use mile::problems::{Batch, Draw, Failure, Loss, Problem, Shard, Table, TableObjective};
+use mile::robust::Robust;
 use mile::schedule::Weight;
 use mile_net::agent::{AgentJob, StartFrom, work};
 use mile_net::engine::{Departure, NetworkEngineError, Pace, Settings, Transport};
@@ -128,6 +129,19 @@ fn a_message_that_has_changed_on_disk_is_not_sent() {
         // It waits for its neighbour until the timeout.
         assert!(returned.join().unwrap().is_err());
     });
+}
+
+/// The messages of all neighbours are kept until all of them are here; after the victim's death they are sent again.
+#[test]
+fn robust_exchanges_have_the_bits_of_one_process_after_a_death() {
+    let robust = |by| LocalDsgd::new(2).unwrap().with_robust(Some(by)).unwrap();
+    for method in [robust(Robust::Clip { byzantine: 1 }), robust(Robust::TrimmedMean { byzantine: 1 })] {
+        let lab = Lab::new(Topology::Complete, 4, 1_501).over(Transport::Tcp);
+        lab.check(&method, 9, &lab.all_but(&method, 9, &[(1, Dies::Exchange(5))]));
+    }
+    let lab = Lab::new(Topology::Ring, 4, 1_501).over(Transport::Tcp);
+    let method = Mile::new(2, 0.2).unwrap().with_robust(Some(Robust::Threshold(0.3))).unwrap();
+    lab.check(&method, 9, &lab.all_but(&method, 9, &[(2, Dies::Exchange(4))]));
 }
 
 #[test]

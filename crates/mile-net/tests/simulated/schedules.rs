@@ -14,6 +14,7 @@ use mile::optimiser::Adam;
 use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Shard, Table, TableObjective};
 use mile::random::{Purpose, stream};
+use mile::robust::Robust;
 use mile::run::{Progress, Run};
 use mile::schedule::Weight;
 use mile::simulator::Simulator;
@@ -168,9 +169,20 @@ fn check(seed: u64, spoil: bool) {
         clip: (entry.takes("clip") && seed.is_multiple_of(5)).then_some(0.5),
         share_moments: preconditioned.then_some(2),
     };
+    let happens = seed.is_multiple_of(2) && compression.is_none();
+    // Exchanges that limit what malicious neighbours can do: with rules for a number of them where all agents have enough neighbours.
+    let compares = entry.takes("exchange") && compression.is_none() && !(entry.takes("xi") && adaptive);
+    let is_dense =
+        topology == Topology::Complete && agents > 3 && !happens && network.time_varying().is_none();
+    let rules = match is_dense && !entry.takes("xi") {
+        true => [Robust::Clip { byzantine: 1 }, Robust::TrimmedMean { byzantine: 1 }],
+        false => [Robust::Threshold(0.3), Robust::Threshold(3.0)],
+    };
+    let robust = rules[(seed % 2) as usize];
     let parameters = Parameters {
         local_steps,
         penalty,
+        robust: (compares && !(seed / 13).is_multiple_of(3)).then_some(robust),
         local,
         momentum: heavy.then_some(0.7),
         nesterov: (heavy && entry.takes("nesterov") && seed.is_multiple_of(5)).then_some(true),
@@ -180,7 +192,6 @@ fn check(seed: u64, spoil: bool) {
         ..Parameters::default()
     };
     let rounds = random.random_range(1..8);
-    let happens = seed.is_multiple_of(2) && compression.is_none();
     let membership = membership(&mut random, network, rule, happens);
     // Different numbers of local steps, for all agents that ever take part.
     let parameters = match entry.takes_own_steps() && (seed / 11).is_multiple_of(2) {

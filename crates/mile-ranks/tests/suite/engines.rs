@@ -15,6 +15,7 @@ use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Loss, Problem, Quadratic, Shard, Table, TableObjective};
 use mile::ranks::{Alone, Ranks, Together};
 use mile::real::Real;
+use mile::robust::Robust;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
@@ -161,6 +162,29 @@ fn every_method<T: Real>(graph: &Graph, ranks: usize) {
             let what =
                 format!("{}, drop rate {drop_rate}, time-varying {varying}, penalty {penalty}", entry.name);
             same(&problem, &network, &*method, 6, ranks, &what);
+        }
+    }
+}
+
+#[test]
+fn robust_exchanges_have_the_bits_of_one_process() {
+    let complete = Topology::Complete.build(9, 0).unwrap();
+    let dropping = Network::new(graph(), Rule::LazyMetropolis).unwrap().with_drop_rate(0.3).unwrap();
+    let cases = [
+        ("mile", Robust::Threshold(0.3), &dropping),
+        ("local-dsgd", Robust::Clip { byzantine: 2 }, &Network::new(complete, Rule::LazyMetropolis).unwrap()),
+        (
+            "dsgd",
+            Robust::TrimmedMean { byzantine: 1 },
+            &Network::new(Topology::Complete.build(5, 0).unwrap(), Rule::Metropolis).unwrap(),
+        ),
+    ];
+    for (name, by, network) in cases {
+        let parameters = Parameters { robust: Some(by), ..Parameters::default() };
+        let method = catalogue::find(name).unwrap().build(&parameters, network, SEED).unwrap();
+        for ranks in [1, 2, 5] {
+            same(&problem::<f32>(network.agents(), 0.0), network, &*method, 6, ranks, name);
+            same(&problem::<f64>(network.agents(), 0.0), network, &*method, 6, ranks, name);
         }
     }
 }

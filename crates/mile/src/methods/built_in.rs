@@ -4,7 +4,7 @@ use super::entry::{Entry, Parameter, ParameterKind};
 use super::rivals;
 use super::row::{
     CLIP, COMMUNICATIONS, COMPRESSION, CORRECTION, ETA_S, EXCHANGE, EXPECTED_STEPS, LOCAL_STEPS, MOMENTUM,
-    NESTEROV, OPTIMIZER, OUTER, PROBABILITY, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in,
+    NESTEROV, OPTIMIZER, OUTER, PROBABILITY, PROTECTION, Row, SHARE_MOMENTS, USUAL_MOMENTUM, built_in,
     checked_compression,
 };
 use super::{
@@ -58,6 +58,7 @@ pub static ALL: &[Entry] = &[
             let found = matches!(xi, Weight::Adaptive(_)) && gamma.is_none();
             let gamma = if found { Some(Mile::adaptive_gamma(network.extremes().lambda_n)) } else { gamma };
             let method = Mile::with_weights(p.tau(), xi, gamma)?.with_compression(p.compression)?;
+            let method = method.with_robust(p.robust)?;
             let method = method.with_local(p.checked_momentum("mile")?, &p.local)?.with_outer(p.outer)?;
             Ok(Box::new(method.with_own_steps(p.own_steps())?))
         },
@@ -271,6 +272,7 @@ pub static ALL: &[Entry] = &[
             SHARE_MOMENTS,
             OUTER,
             COMPRESSION,
+            PROTECTION,
             Parameter::part("gamma", "a number in (0, 1], with compression", "1; with top_k that share"),
         ],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without; with compression it is CHOCO-SGD with local steps; with momentum it is DFedAvgM, of which each round of the paper starts with no momentum and here it is kept; with outer momentum on the complete graph it is DiLoCo with plain local steps",
@@ -279,10 +281,11 @@ pub static ALL: &[Entry] = &[
             p.weights_of_compression(false);
             let method = LocalDsgd::new(p.tau())?.with_local(p.checked_momentum("local-dsgd")?, &p.local)?;
             let method = method.with_outer(p.outer)?.with_own_steps(p.own_steps())?;
-            Ok(Box::new(match p.compression {
+            let method = match p.compression {
                 Some(by) => method.with_compression(by, p.gamma.unwrap_or(1.0))?,
                 None => method,
-            }))
+            };
+            Ok(Box::new(method.with_robust(p.robust)?))
         },
     }),
     built_in(Row {
@@ -290,15 +293,19 @@ pub static ALL: &[Entry] = &[
         title: "DSGD",
         reference: "Lian et al. 2017",
         exact: false,
-        parameters: &[Parameter {
-            name: "variant",
-            expected: "\"atc\" or \"cta\"",
-            default: "\"atc\"",
-            kind: ParameterKind::Word(&["atc", "cta"]),
-        }],
+        parameters: &[
+            Parameter {
+                name: "variant",
+                expected: "\"atc\" or \"cta\"",
+                default: "\"atc\"",
+                kind: ParameterKind::Word(&["atc", "cta"]),
+            },
+            PROTECTION,
+        ],
         note: "does not reach a stationary point when the f_i differ, with problem.l1 as without",
         build: &|p, _, _| {
-            Ok(Box::new(Dsgd { variant: p.word("variant").and_then(Variant::named).unwrap_or_default() }))
+            let variant = p.word("variant").and_then(Variant::named).unwrap_or_default();
+            Ok(Box::new(Dsgd::new(variant).with_robust(p.robust)?))
         },
     }),
     built_in(Row {

@@ -11,10 +11,15 @@
 //! With a penalty g both end with its proximal step, which for the second is Prox-DGD (Zeng, Yin, "On Nonconvex
 //! Decentralized Gradient Descent", 2018): `x = prox_{alpha g}(W x - alpha grad f(x))`. It is as inexact as without a penalty.
 //!
+//! With a [robust](crate::robust) exchange d takes the place of `W x - x`: with the rule that clips, the first form is DSGD with CS+.
+//!
 //! Sent: one vector. Stored: x.
 
+use super::parts::{Exchange, Place};
 use crate::agents::{AgentsError, Step, Vector};
-use crate::method::{Layout, Method, Unit};
+use crate::method::{InvalidParameter, Layout, Method, Unit};
+use crate::network::Network;
+use crate::robust::Robust;
 
 const X: Vector = Vector(0);
 const G: Vector = Vector(1);
@@ -49,8 +54,21 @@ impl Variant {
 /// Decentralized gradient descent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dsgd {
-    /// Order of gradient step and mixing.
-    pub variant: Variant,
+    variant: Variant,
+    exchange: Exchange,
+}
+
+impl Dsgd {
+    /// With this order of gradient step and mixing.
+    pub fn new(variant: Variant) -> Self {
+        Self { variant, exchange: Exchange::Whole }
+    }
+
+    /// With an exchange that limits what malicious neighbours can do, if asked.
+    pub fn with_robust(self, by: Option<Robust>) -> Result<Self, InvalidParameter> {
+        let Some(by) = by else { return Ok(self) };
+        Ok(Self { exchange: self.exchange.robust("dsgd", by, false)?, ..self })
+    }
 }
 
 impl Method for Dsgd {
@@ -60,19 +78,24 @@ impl Method for Dsgd {
 
     fn step(&self, s: &mut Step) -> Result<(), AgentsError> {
         let alpha = s.step_size;
+        let place = Place { free: D, state: X, scratch: D };
         s.gradient(X, G)?;
         match self.variant {
             Variant::Atc => {
                 s.combine(X, 1.0, &[(-alpha, G)])?;
-                s.pull(&[(X, D)])?;
-                s.combine(X, 1.0, &[(1.0, D)])?; // W x = x + d
+                let (d, _) = self.exchange.pull(s, X, place)?;
+                s.combine(X, 1.0, &[(1.0, d)])?; // W x = x + d
             }
             Variant::Cta => {
-                s.pull(&[(X, D)])?;
-                s.combine(X, 1.0, &[(1.0, D), (-alpha, G)])?;
+                let (d, _) = self.exchange.pull(s, X, place)?;
+                s.combine(X, 1.0, &[(1.0, d), (-alpha, G)])?;
             }
         }
         s.prox(X, alpha)
+    }
+
+    fn check(&self, network: &Network) -> Result<(), InvalidParameter> {
+        self.exchange.check("dsgd", network)
     }
 
     fn takes_penalty(&self) -> bool {

@@ -43,6 +43,9 @@
 //! `u = mu u + (a - x) ; x = a - eta (mu u + a - x)`. On the complete graph with weights 1/N this is DiLoCo (Douillard et al. 2023) with plain
 //! local steps. There is no proximal form of it.
 //!
+//! With a [robust](crate::robust) exchange d takes the place of `W x - x`, so that up to b malicious neighbours of each agent have a limited
+//! influence: `x = x + d`. With the rule that clips it is DSGD with CS+ and local steps.
+//!
 //! Sent: x; compressed C(x - y). Stored: x; with momentum also m; with AdamW or Muon also m and v; compressed also y and s; with outer momentum also a and u.
 
 use super::parts::{Correction, Exchange, Local, Pace};
@@ -53,6 +56,7 @@ use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
 use crate::optimiser::Muon;
+use crate::robust::Robust;
 
 /// Local decentralized (stochastic) gradient descent.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +107,13 @@ impl LocalDsgd {
         let gamma = Checker("local-dsgd").number("gamma", gamma, is_weight, "a number in (0, 1]")?;
         Ok(Self { gamma, steps: Steps { exchange: Exchange::Compressed(by), ..self.steps }, ..self })
     }
+
+    /// With an exchange that limits what malicious neighbours can do, if asked; not with compressed messages.
+    pub fn with_robust(self, by: Option<Robust>) -> Result<Self, InvalidParameter> {
+        let Some(by) = by else { return Ok(self) };
+        let exchange = self.steps.exchange.robust("local-dsgd", by, false)?;
+        Ok(Self { steps: Steps { exchange, ..self.steps }, ..self })
+    }
 }
 
 impl Method for LocalDsgd {
@@ -140,6 +151,7 @@ impl Method for LocalDsgd {
 
     fn takes_penalty(&self) -> bool {
         let Steps { local, exchange, outer, .. } = &self.steps;
-        local.by == Optimizer::Sgd && *exchange == Exchange::Whole && outer.is_none()
+        let is_whole = matches!(exchange, Exchange::Whole | Exchange::Robust(_));
+        local.by == Optimizer::Sgd && is_whole && outer.is_none()
     }
 }

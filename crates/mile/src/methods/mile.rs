@@ -54,6 +54,10 @@
 //! With [`OuterMomentum`], also ours, a finished round moves v along its progress from the model a at its start before v is sent:
 //! `u = mu u + (a - v) ; v = a - eta (mu u + a - v)`. A fixed point has v = a and u = 0, so it is exact as before.
 //!
+//! With a [robust](crate::robust) exchange whose threshold is the same at both ends of an edge, also ours, no difference counts for more than
+//! that: `d_i = sum_j w_ij min(1, t/|v_j - v_i|) (v_j - v_i) ; c = c + xi d ; x = v + gamma d`. The c_i sum to zero, every s_ij is positive, so
+//! fixed points are those of MILE, and once all differences are shorter than t the steps are too. Rules by which each agent finds its own threshold are refused.
+//!
 //! Sent: v; adaptive also a summary of up to 513 numbers; compressed C(v - y). Stored: x, c; with momentum also m; with AdamW or Muon
 //! also m and v, with AMSGrad v_max too; adaptive also p, the
 //! last v; compressed also y and s; with outer momentum also a and u.
@@ -66,6 +70,7 @@ use crate::compression::Compression;
 use crate::method::{Checker, InvalidParameter, Layout, Method};
 use crate::network::Network;
 use crate::optimiser::Muon;
+use crate::robust::Robust;
 use crate::schedule::Weight;
 
 /// MILE, the paper's (`gamma = xi`) or decoupled.
@@ -146,6 +151,13 @@ impl Mile {
     pub fn with_compression(self, by: Option<Compression>) -> Result<Self, InvalidParameter> {
         let Some(by) = by else { return Ok(self) };
         let exchange = self.steps.exchange.compressed("mile", by)?;
+        Ok(Self { steps: Steps { exchange, ..self.steps }, ..self })
+    }
+
+    /// With an exchange that limits what malicious neighbours can do, if asked; only by a rule that treats both ends of an edge alike.
+    pub fn with_robust(self, by: Option<Robust>) -> Result<Self, InvalidParameter> {
+        let Some(by) = by else { return Ok(self) };
+        let exchange = self.steps.exchange.robust("mile", by, true)?;
         Ok(Self { steps: Steps { exchange, ..self.steps }, ..self })
     }
 

@@ -14,7 +14,8 @@
 //! With tau_i = 1 and one random edge at a time the nearest published method is FSPDA (`fspda.rs`), whose exchange and step start from the same x.
 //!
 //! Momentum, AdamW, Muon and outer momentum are as in `mile.rs`: they are each agent's own. What neighbours would have to agree on between exchanges, or to
-//! know of each other, is refused: a step size or xi that changes with the round, an adaptive xi, shared moments, and compression.
+//! know of each other, is refused: a step size or xi that changes with the round, an adaptive xi, shared moments, and compression. Robust exchanges are
+//! made in rounds only.
 //!
 //! Sent: v, to one neighbour. Stored: x, c, and what the optimiser needs.
 
@@ -68,6 +69,10 @@ impl MileInPairs {
         if let Some(by) = parameters.compression {
             let expected = "\"none\" with exchange = \"pairs\"; compressed messages add to those that all neighbours had before";
             return Err(check.refuse("compression", by, expected));
+        }
+        if let Some(by) = parameters.robust {
+            let expected = "\"pairs\" or a rule, and not both; robust exchanges are made in rounds";
+            return Err(check.refuse("exchange", by, expected));
         }
         if let Some(rounds) = parameters.local.share_moments {
             let expected =

@@ -7,6 +7,7 @@ use super::mile::Mile;
 use super::{LocalSteps, Momentum, Optimizer, OuterMomentum};
 use crate::compression::Compression;
 use crate::method::InvalidParameter;
+use crate::robust::Robust;
 use crate::schedule::Weight;
 
 /// Default number of local steps.
@@ -35,6 +36,8 @@ pub struct Parameters {
     pub compression: Option<Compression>,
     /// Whether agents exchange in [pairs](crate::pairing) instead of rounds (mile).
     pub pairs: bool,
+    /// How exchanges are protected against malicious neighbours (mile, local-dsgd, dsgd).
+    pub robust: Option<Robust>,
     /// Whether the problem has a penalty: the method then takes its proximal form, or is refused.
     pub penalty: bool,
     /// Values of the parameters that only this method has, by the names under which its
@@ -123,7 +126,18 @@ impl Parameters {
     /// result for older experiments.
     pub fn given(&self) -> Vec<(&'static str, String)> {
         let Self {
-            local_steps, xi, gamma, momentum, nesterov, local, outer, compression, pairs, own, ..
+            local_steps,
+            xi,
+            gamma,
+            momentum,
+            nesterov,
+            local,
+            outer,
+            compression,
+            pairs,
+            robust,
+            own,
+            ..
         } = self;
         let steps = local_steps.map(|_| self.steps_in_words());
         let LocalSteps { optimizer, correction, clip, share_moments } = local;
@@ -139,7 +153,7 @@ impl Parameters {
             ("share_moments", share_moments.map(|rounds| rounds.to_string())),
             ("outer", outer.map(|outer| outer.to_string())),
             ("compression", compression.map(|by| by.to_string())),
-            ("exchange", pairs.then(|| "pairs".to_owned())),
+            ("exchange", pairs.then(|| "pairs".to_owned()).or(robust.map(|by| by.to_string()))),
         ];
         let parts = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));
         parts.chain(own.iter().map(|(name, value)| (*name, value.to_string()))).collect()

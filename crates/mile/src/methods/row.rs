@@ -51,7 +51,15 @@ pub(super) const COMPRESSION: Parameter = Parameter::part(
     "\"none\", \"bf16\", \"fp16\", \"8-bit\" or { top_k = a share in (0, 1) }",
     "\"none\"",
 );
-pub(super) const EXCHANGE: Parameter = Parameter::part("exchange", "\"rounds\" or \"pairs\"", "\"rounds\"");
+/// That of a method with corrections, whose edges are to be treated alike at both ends.
+pub(super) const EXCHANGE: Parameter =
+    Parameter::part("exchange", "\"rounds\", \"pairs\" or { robust = \"clip\", threshold }", "\"rounds\"");
+/// That of a method without corrections, which has rounds.
+pub(super) const PROTECTION: Parameter = Parameter::part(
+    "exchange",
+    "\"rounds\", { robust = \"clip\", byzantine }, { robust = \"trimmed-mean\", byzantine } or { robust = \"clip\", threshold }",
+    "\"rounds\"",
+);
 pub(super) const OUTER: Parameter =
     Parameter::part("outer", "a table such as { momentum = 0.5, step_size = 0.7 }", "none");
 pub(super) const OPTIMIZER: Parameter = Parameter::part(

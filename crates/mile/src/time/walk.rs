@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::{Clock, TimeModel};
-use crate::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use crate::agents::{
+    Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector,
+};
 use crate::engine::parts::movers;
 use crate::membership::Epoch;
 use crate::method::Method;
@@ -163,6 +165,10 @@ impl Agents for Unhosted<'_> {
     fn pull_steady(&mut self, round: u64, _: &SteadyPull) -> Result<u64, AgentsError> {
         let Costing { dim, precision, .. } = self.costing;
         Ok(self.exchange(round, with_precision!(precision, T => steady::message_bytes::<T>(dim))))
+    }
+
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.pull(round, &[(pull.from, pull.to)])
     }
 
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
 use mile::block;
 use mile::compression::Compression;
 use mile::engine::Engine;
@@ -21,6 +21,7 @@ use mile::optimiser::Adam;
 use mile::outages::{Bursts, Outages};
 use mile::problems::{Batch, Draw, Failure, Penalty, Problem};
 use mile::ranks::{Alone, Together};
+use mile::robust::Robust;
 use mile::run::Run;
 use mile::schedule::{Schedule, Weight};
 use mile::simulator::Simulator;
@@ -150,6 +151,29 @@ impl Agents for Rank<'_> {
     }
 
     /// Messages are encoded as bytes, one per number.
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        self.noted.check_pull(&[(pull.from, pull.to)])?;
+        self.settle()?;
+        measure_drift(self, TOGETHER, pull.from)?;
+        let row = |agent: usize| row_in_round(self.network, agent, round);
+        for (agent, vectors) in self.hosted.clone().zip(&self.vectors) {
+            let lines = &self.lines[&agent].0;
+            row(agent).0.iter().for_each(|(j, _)| lines[j].send(vectors[pull.from.0].clone()).unwrap());
+        }
+        let mut sent = 0;
+        for (agent, vectors) in self.hosted.clone().zip(&mut self.vectors) {
+            let (row, up) = row(agent);
+            let heard: Vec<(f64, Vec<f32>)> =
+                row.iter().map(|(j, w)| (*w, self.lines[&agent].1[j].recv().unwrap())).collect();
+            let others: Vec<(f64, &[f32])> = heard.iter().map(|(w, v)| (*w, &v[..])).collect();
+            let mut to = std::mem::take(&mut vectors[pull.to.0]);
+            pull.by.pull(&vectors[pull.from.0], &others, &mut to);
+            vectors[pull.to.0] = to;
+            sent += up * (vectors[0].len() * 4) as u64;
+        }
+        Ok(sent)
+    }
+
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
         self.noted.compress(pull)?;
         self.settle()?;
@@ -431,11 +455,19 @@ fn simulator_and_channels_agree(
     };
     let optimised = [("mile", false), ("mile", true), ("led", true), ("k-gt", false), ("local-dsgd", true)]
         .map(|(name, amsgrad)| (named(name), Parameters { local: local(amsgrad), ..Parameters::default() }));
-    let all: Vec<_> = plain.chain([(named("mile"), adaptive)]).chain(compressed).chain(optimised).collect();
+    let robust = [
+        ("mile", Robust::Threshold(0.5)),
+        ("local-dsgd", Robust::Threshold(0.5)),
+        ("local-dsgd", Robust::Clip { byzantine: 1 }),
+        ("dsgd", Robust::TrimmedMean { byzantine: 1 }),
+    ]
+    .map(|(name, by)| (named(name), Parameters { robust: Some(by), ..Parameters::default() }));
+    let all: Vec<_> =
+        plain.chain([(named("mile"), adaptive)]).chain(compressed).chain(optimised).chain(robust).collect();
     let paced = all.iter().filter(|(entry, _)| entry.takes_own_steps()).map(|one| (true, one));
     for (paced, (entry, given)) in all.iter().map(|one| (false, one)).chain(paced) {
         for (drop_rate, penalty, varying) in CASES {
-            let complete = entry.has_server();
+            let complete = entry.has_server() || given.robust.is_some_and(|by| by.byzantine().is_some());
             let lasting = complete || given.compression.is_some();
             let takes_penalty = entry.takes_penalty() && !lasting && !given.is_preconditioned();
             if lasting && (drop_rate > 0.0 || varying) || penalty && !takes_penalty {

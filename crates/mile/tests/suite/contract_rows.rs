@@ -8,6 +8,7 @@ use mile::mixing::Rule;
 use mile::network::Network;
 use mile::optimiser::Adam;
 use mile::real::Real;
+use mile::robust::Robust;
 use mile::steady::summary_len;
 
 use crate::common::*;
@@ -128,6 +129,16 @@ fn tracking_copies(by: Compression) -> Row {
     Row { parameters, sent: 2, exchanges: 2, stored: 7, zero_sum, ..momentum("motef", 0.05) }
 }
 
+/// A method with a robust exchange.
+fn robust(by: Robust, row: Row) -> Row {
+    Row { parameters: Parameters { robust: Some(by), ..row.parameters }, ..row }
+}
+
+/// One whose agents treat an edge each in their own way, so that the average moves in exchanges too.
+fn one_sided(by: Robust, row: Row) -> Row {
+    robust(by, Row { stored: 1, zero_sum: &[], moves: ("x", false), ..row })
+}
+
 /// A method defined by its outer step.
 fn outer_steps(name: &'static str, parameters: Parameters) -> Row {
     Row { step_size: 0.02, stored: 3, zero_sum: &[], moves: ("x", false), ..row(name, parameters) }
@@ -237,6 +248,18 @@ pub fn rows() -> Vec<Row> {
         Row { zero_sum: &["s"], ..copying(3, row("local-dsgd", compressed(Compression::TopK(0.4), tau(5)))) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none()) },
         Row { stored: 1, zero_sum: &[], ..row("dsgd", none().with("variant", Variant::Cta)) },
+        robust(Robust::Threshold(0.5), row("mile", xi(5, 0.22))),
+        robust(Robust::Threshold(0.2), row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.1) })),
+        robust(
+            Robust::Threshold(0.5),
+            heavy(row("mile", Parameters { gamma: Some(0.8), ..xi(5, 0.004) }), 0.9, false),
+        ),
+        amsgrad(robust(Robust::Threshold(0.5), row("mile", Parameters { gamma: Some(0.9), ..xi(5, 0.01) }))),
+        robust(Robust::Threshold(0.2), Row { stored: 1, zero_sum: &[], ..row("local-dsgd", tau(5)) }),
+        one_sided(Robust::Clip { byzantine: 1 }, row("local-dsgd", tau(5))),
+        one_sided(Robust::TrimmedMean { byzantine: 2 }, row("local-dsgd", tau(5))),
+        one_sided(Robust::Clip { byzantine: 2 }, row("dsgd", none())),
+        one_sided(Robust::TrimmedMean { byzantine: 1 }, row("dsgd", none().with("variant", Variant::Cta))),
         tracker("gradient-tracking", none()),
         Row { sent: 2, stored: 4, zero_sum: &[], moves: ("y", true), ..row("scaffold", tau(5)) },
         Row { sent: 2, stored: 3, ..momentum("momentum-tracking", 0.005) },
@@ -271,8 +294,8 @@ impl Row {
     }
 
     pub fn network_of(&self, agents: usize) -> Network {
-        let complete = self.has_server();
-        let rule = if complete { Rule::Metropolis } else { Rule::LazyMetropolis };
+        let complete = self.has_server() || self.parameters.robust.is_some_and(|by| by.byzantine().is_some());
+        let rule = if self.has_server() { Rule::Metropolis } else { Rule::LazyMetropolis };
         network(if complete { Topology::Complete } else { Topology::Ring }, agents, rule)
     }
 

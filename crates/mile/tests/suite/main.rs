@@ -17,5 +17,6 @@ mod outer; // methods with outer momentum: literal forms, DiLoCo
 mod own_steps; // agents that make different numbers of local steps: literal forms, what stays exact, what is counted
 mod pairs; // exchanges in pairs: a literal form, limits, exactness, logs, resuming
 mod public_copies; // compressed messages: literal forms with copies of the neighbours
+mod robust; // exchanges that limit what malicious neighbours can do: literal forms, limit cases, what stays exact
 mod schedules; // step sizes that change
 mod time; // modelled time: every method against an event queue

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, SteadyPull, Vector};
+use mile::agents::{
+    Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector,
+};
 use mile::graph::Topology;
 use mile::membership::{Change, Event, Membership};
 use mile::method::Method;
@@ -88,6 +90,10 @@ impl Agents for Noting<'_> {
     }
     fn pull_steady(&mut self, round: u64, pull: &SteadyPull) -> Result<u64, AgentsError> {
         let bytes = self.agents.pull_steady(round, pull)?;
+        Ok(self.exchanged(round, bytes))
+    }
+    fn pull_robust(&mut self, round: u64, pull: &RobustPull) -> Result<u64, AgentsError> {
+        let bytes = self.agents.pull_robust(round, pull)?;
         Ok(self.exchanged(round, bytes))
     }
     fn pull_compressed(&mut self, round: u64, pull: &CompressedPull) -> Result<u64, AgentsError> {
