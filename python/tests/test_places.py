@@ -239,9 +239,9 @@ def test_other_code_is_refused_by_name(place: Path) -> None:
 
 def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, named in [
-        ("with_optimizer", "^with_optimizer: .*optimizer"),
-        ("with_batch_norm", "^with_batch_norm: .*running_mean"),
-        ("nothing", "^problem: .*int$"),
+        ("with_optimizer", "with_optimizer: .*optimizer"),
+        ("with_batch_norm", "with_batch_norm: .*running_mean"),
+        ("nothing", "problem: .*int"),
         ("absent", r"train\.py: .*absent"),
     ]:
         with pytest.raises(Exception, match=named):
