@@ -4,8 +4,8 @@
     python3.13 bench/python/costs.py [--runs N] [--rounds N] [--framework numpy|torch]
         with decent-bench 0.3, networkx, PyTorch for the network, and the package mile, built for release, installed
 
-Ten agents on a ring, K-GT with five local steps. Rows: least squares and logistic regression with 40 x 12 data for each agent (`float64`), and with PyTorch a network of 269,322 parameters with 100 samples for each (`float32`). Milliseconds of
-CPU time of a round, of all threads of the process (`OMP_NUM_THREADS=1` for as many as decent-bench has), and as seconds that have passed in the raw data: on a machine that others use, CPU time hardly depends on them.
+Ten agents on a ring, K-GT with five local steps. Rows: least squares and logistic regression with 40 x 12 data for each agent (`float64`), and with PyTorch a network of 269,322 parameters with 100 samples for each (`float32`). Milliseconds of CPU time of a
+round, of all threads: on a machine that others use, it hardly depends on them. `OMP_NUM_THREADS=1` gives all the same number of threads. The raw data have the seconds that have passed, too. Of
 
 - the gradients alone: the same number of calls of `cost.gradient`, at one point, in a plain loop;
 - decent-bench: `Algorithm.run` without metrics, tables, plots or progress;
