@@ -74,7 +74,7 @@ impl Problem<f64> for Robots {
 }
 
 /// The command `mile`, for experiments with `kind = "robots"` too.
-pub fn command_line() -> CommandLine {
+pub(crate) fn command_line() -> CommandLine {
     CommandLine::default().with_kind("robots", |section, setting| {
         let measurements = section.whole_or("measurements", "a whole number of at least 1", 5)?.max(1);
         let error = section.number_or("error", "a number", 0.1)?;

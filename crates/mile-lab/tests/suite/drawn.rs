@@ -77,7 +77,9 @@ pub(crate) fn spec(draw: &mut Draw, folder: &Path) -> String {
     for k in 0..draw.whole(1, 2) {
         text += &algorithm(draw, k, rounds, problem.contains("l1 ="));
     }
-    if draw.yes(0.3) {
+    // Agents leave and join networks whose edges are always up.
+    let are_up = ["drop_rate", "bursts", "absence", "time_varying"].iter().all(|key| !text.contains(key));
+    if draw.yes(if are_up { 0.3 } else { 0.05 }) {
         text += &events(draw);
     }
     if draw.yes(0.2) {
@@ -376,8 +378,12 @@ fn algorithm(draw: &mut Draw, k: u64, rounds: u64, has_l1: bool) -> String {
             ],
         ),
     ];
+    // Most methods are drawn a few times only.
+    let chance = if name == "mile" { 0.3 } else { 0.6 };
     for (key, values) in values {
-        if entry.takes(key) && draw.yes(0.3) && !text.contains(&format!("{key} =")) {
+        let has_no_moments =
+            key == "share_moments" && !["adamw", "amsgrad"].iter().any(|name| text.contains(name));
+        if entry.takes(key) && draw.yes(chance) && !has_no_moments && !text.contains(&format!("{key} =")) {
             let value = &values[draw.0.random_range(0..values.len())];
             let _ = writeln!(text, "{key} = {value}");
         }

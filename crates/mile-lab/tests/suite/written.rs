@@ -68,6 +68,7 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ("problem (table)", "statistics"), // of several owners: tables.rs
     ("problem (images)", "data_dir"), // of data sets that are not built in
     ("agent", "stop"), // written as the experiment's own rule
+    ("agent.stop", ""),
 ];
 
 fn run(plan: &Plan, folder: &Path) {
