@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 
 use super::close::LinkEnd;
+use super::shared::Route;
 use super::start::Start;
 use super::{NetworkEngineError, Peer, quic, tcp};
 use crate::frame::HEAD;
@@ -124,6 +125,14 @@ impl Connection {
         match self {
             Self::Quic(by) => (Sender::Quic(&mut by.sender), Receiver::Quic(&mut by.receiver)),
             Self::Tcp(by) => (Sender::Tcp(&mut by.sender), Receiver::Tcp(&mut by.receiver)),
+        }
+    }
+
+    /// What says whether it goes through the relay.
+    pub(super) fn route(&self) -> Route {
+        match self {
+            Self::Quic(connection) => connection.route(),
+            Self::Tcp(_) => Box::new(|| Some(false)),
         }
     }
 
