@@ -70,6 +70,7 @@ impl<T: Real> Current<T> {
     /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
     fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, Unusable> {
         let (folded, total, weight) = (self.row[k].1, self.total(), self.weight(self.row[k].0));
+        self.plausible.from(self.row[k].0);
         if piece.at.exchange > self.own.mark.exchange {
             return if folded < total { Err("a message is missing".into()) } else { Ok(false) };
         }
@@ -247,6 +248,12 @@ impl<T: Real> Protocol<T> {
         }
         let mut current = self.current.take()?;
         self.scales.end(&current.plausible);
+        for (id, distance) in current.plausible.distances() {
+            self.neighbours
+                .get_mut(id)
+                .into_iter()
+                .for_each(|neighbour| neighbour.distance = Some(*distance));
+        }
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
         }
