@@ -9,7 +9,7 @@ use mile::real::Real;
 use mile::steady::share;
 
 use super::compressed::{self, Compressed};
-use super::plausible::{Plausible, check_finite, farthest};
+use super::plausible::{Plausible, Unusable, check_finite, farthest};
 use super::{Cursor, Millis, MissingPolicy, Piece, Protocol};
 use crate::outbox::{Content, KeptMessage, Message, MessageForm};
 
@@ -28,26 +28,6 @@ pub(super) struct Current<T> {
     weights: BTreeMap<usize, f64>,
     /// Which elements are believed.
     pub(super) plausible: Plausible,
-}
-
-/// Why a piece is not added up.
-pub(super) enum Unusable {
-    /// It breaks the protocol.
-    Malformed(&'static str),
-    /// Its elements are not believed.
-    Implausible(String),
-}
-
-impl From<&'static str> for Unusable {
-    fn from(what: &'static str) -> Self {
-        Self::Malformed(what)
-    }
-}
-
-impl From<String> for Unusable {
-    fn from(what: String) -> Self {
-        Self::Implausible(what)
-    }
 }
 
 impl<T: Real> Current<T> {

@@ -27,6 +27,26 @@ pub(super) struct Plausible {
     distances: BTreeMap<usize, f64>,
 }
 
+/// Why a piece is not added up.
+pub(super) enum Unusable {
+    /// It breaks the protocol.
+    Malformed(&'static str),
+    /// Its elements are not believed.
+    Implausible(String),
+}
+
+impl From<&'static str> for Unusable {
+    fn from(what: &'static str) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+impl From<String> for Unusable {
+    fn from(what: String) -> Self {
+        Self::Implausible(what)
+    }
+}
+
 impl Scales {
     /// Takes in how far the agent's own vectors of an exchange that begins are from zero.
     pub(super) fn begin(&mut self, range: f64, own: Vec<f64>) -> Plausible {
