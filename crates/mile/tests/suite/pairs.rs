@@ -59,8 +59,8 @@ fn go(
     let start = scattered(network.agents(), problem.dim());
     let mut agents = Simulator::new(problem, network, method, &start, 3).unwrap();
     let run = Run::start(method, Schedule::constant(step_size), &mut agents).unwrap();
-    let all = Pairings::new(network.agents(), pairings.to_vec().into_iter());
-    let mut run = run.with_pairings(Some(all));
+    let list = pairings.to_vec();
+    let mut run = run.with_pairings(Some(Pairings::new(network.agents(), list.into_iter())));
     let mut path = Vec::new();
     while pairings_in(run.progress().round + 1, network.agents()) <= pairings.len() as u64 {
         run.round(&mut agents).unwrap();
@@ -74,6 +74,9 @@ fn plus(a: &[f64], s: f64, b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a + s * b).collect()
 }
 
+/// When two agents began to exchange, and which.
+type Begun = (f64, usize, usize);
+
 /// The models after each round, and when each exchange began with whom, from a clock for each agent and a list of who waits: dense, and without
 /// the library's verbs, event loop and list of turns.
 fn literal(
@@ -81,7 +84,7 @@ fn literal(
     network: &Network,
     (alpha, xi, gamma): (f64, f64, f64),
     rounds: u64,
-) -> (Vec<Vec<f64>>, Vec<(f64, usize, usize)>) {
+) -> (Vec<Vec<f64>>, Vec<Begun>) {
     let n = AGENTS;
     let mut x: Vec<Vec<f64>> = scattered::<f64>(n, DIM).chunks(DIM).map(<[f64]>::to_vec).collect();
     let mut c = vec![vec![0.0; DIM]; n];
