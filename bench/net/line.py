@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Two agents on a long line that loses packets: each is in its own network namespace, without a route to the other, and every
-packet passes through this process, which delays or drops it.
+"""Two agents on a long line that loses packets, or lets them overtake each other: each is in its own network namespace, without a route
+to the other, and every packet passes through this process, which delays or drops it. With --jitter each packet has its own delay.
 
     python3 line.py --mile ../../target/release/mile --delay 100 --loss 0.05 --dim 20000 --rounds 20
 
@@ -41,9 +41,9 @@ linger = 20
 class Line(threading.Thread):
     """Forwards what arrives at a port to a target, and the answers back, late and not always."""
 
-    def __init__(self, near, target, delay, loss):
+    def __init__(self, near, target, delay, jitter, loss):
         super().__init__(daemon=True)
-        self.target, self.delay, self.loss = target, delay, loss
+        self.target, self.delay, self.jitter, self.loss = target, delay, jitter, loss
         self.front = self.bound(near)
         self.clients, self.backs, self.queue, self.count = {}, {}, [], 0
         self.port = self.front.getsockname()[1]
@@ -59,7 +59,8 @@ class Line(threading.Thread):
     def later(self, out, address, data):
         if random.random() >= self.loss:
             self.count += 1
-            heapq.heappush(self.queue, (time.monotonic() + self.delay, self.count, out, address, data))
+            delay = self.delay + random.uniform(-self.jitter, self.jitter)
+            heapq.heappush(self.queue, (time.monotonic() + delay, self.count, out, address, data))
 
     def run(self):
         while True:
@@ -91,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mile", default="mile")
     parser.add_argument("--delay", type=float, default=100, help="milliseconds, one way")
+    parser.add_argument("--jitter", type=float, default=0, help="milliseconds that a packet may be earlier or later")
     parser.add_argument("--loss", type=float, default=0.05)
     parser.add_argument("--dim", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=20)
@@ -121,9 +123,9 @@ def ip(*words):
 def measure(arguments, mile, home, spaces):
     hosts = [part for k in (0, 1) for part in ("--host", f"{k}=10.78.{k}.2:7100")]
     subprocess.run([mile, "swarm", "e.toml", "--emit", "out", *hosts], cwd=home, check=True, capture_output=True)
-    delay = arguments.delay / 1e3
+    delay, jitter = arguments.delay / 1e3, arguments.jitter / 1e3
     # The line to agent k begins where the other agent can reach it.
-    lines = [Line(f"10.78.{1 - k}.1", (f"10.78.{k}.2", 7100), delay, arguments.loss) for k in (0, 1)]
+    lines = [Line(f"10.78.{1 - k}.1", (f"10.78.{k}.2", 7100), delay, jitter, arguments.loss) for k in (0, 1)]
     for line in lines:
         line.start()
     for agent in (0, 1):

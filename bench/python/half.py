@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where parameters in bfloat16 hold: the same models in float32, in bfloat16 with x and corrections in float32, and in float32 with mixed precision.
 
-    python bench/python/half.py [--rounds N] [--seeds N]        with the package mile and PyTorch
+    python bench/python/half.py [--rounds N] [--seeds N] [--data sampled,exact] [--methods "mile;k-gt"] [--gradient vmap]        with the package mile and PyTorch
 
 Eight agents on a ring, each with two of three classes of points in the plane, and a network of 1,251 parameters. `sampled` has mini-batches of 16, and says whether training is as good: the loss and the accuracy of the average model on test data.
 `exact` has all rows in each gradient, and says how far convergence goes: the norm of the gradient of f at the average model, in float64. Means over the seeds; in brackets, the largest distance of a seed from the mean.
@@ -50,7 +50,7 @@ def gradient_norm(x, data):
     return float(sum((g**2).sum() for g in torch.autograd.grad(loss, list(model.parameters()))) ** 0.5)
 
 
-def trained(kind, method, optimizer, batch, rounds, seed):
+def trained(kind, method, optimizer, batch, rounds, seed, gradient):
     """Test loss, accuracy, and gradient norm at the end."""
     dtype, autocast = KINDS[kind]
     generator = torch.Generator().manual_seed(0)
@@ -58,7 +58,7 @@ def trained(kind, method, optimizer, batch, rounds, seed):
     test = points(generator, torch.arange(3), 1000)
     given = [(a.to(dtype), b) for a, b in [*data, test]]
     problem = mile.torch.Problem(
-        network(seed).to(dtype), nn.CrossEntropyLoss(), given[:-1], test=given[-1], batch=batch, optimizer=optimizer, autocast=autocast, eval_rows="all",
+        network(seed).to(dtype), nn.CrossEntropyLoss(), given[:-1], test=given[-1], batch=batch, optimizer=optimizer, autocast=autocast, eval_rows="all", gradient=gradient,
     )
     with tempfile.TemporaryDirectory() as folder:
         run = mile.run(problem=problem, network="ring", algorithms=[method], rounds=rounds, eval_every=rounds, seeds=[seed], out=Path(folder) / "run", progress=False)
@@ -69,13 +69,18 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=200)
     arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--data", default="sampled,exact")
+    arguments.add_argument("--methods", default=";".join(METHODS), help="names with semicolons between them")
+    arguments.add_argument("--gradient", choices=("loop", "vmap"), default="loop")
     given = arguments.parse_args()
     raw = {}
     print("| data | method | precision | test loss | accuracy | gradient norm |\n|---|---|---|---|---|---|")
-    for title, batch in (("sampled", 16), ("exact", "full")):
-        for name, (method, optimizer) in METHODS.items():
+    for title in given.data.split(","):
+        batch = {"sampled": 16, "exact": "full"}[title]
+        for name in given.methods.split(";"):
+            method, optimizer = METHODS[name]
             for kind in KINDS:
-                found = np.array([trained(kind, method, optimizer, batch, given.rounds, seed) for seed in range(given.seeds)])
+                found = np.array([trained(kind, method, optimizer, batch, given.rounds, seed, given.gradient) for seed in range(given.seeds)])
                 raw[f"{title}, {name}, {kind}"] = found.tolist()
                 cells = [f"{mean:.2g} ({far:.1g})" if k == 2 else f"{mean:.4f} ({far:.4f})" for k, (mean, far) in enumerate(zip(found.mean(0), np.abs(found - found.mean(0)).max(0)))]
                 print(f"| {title} | {name} | {kind} | " + " | ".join(cells) + " |", flush=True)

@@ -4,7 +4,7 @@
     python bench/python/torch_loop.py [--device cuda] [--steps N]        with the package mile, built for release, installed
 
 The loop by hand has a model and an optimiser (SGD) for each agent, and mixes parameters as one matrix product W X, with X the agents' parameters, row by row. It is as plain as one writes it, and its batches are
-indices drawn beforehand. Times are of steps only, after steps that are not counted; the device is waited for at the end. Runs alternate, and so does which of the two is first; times are medians, and the ratio is the median of those
+indices drawn beforehand. Times are of steps only, after steps that are not counted; the device is waited for at the end. With `--cpu-time` they are CPU times of all threads, for machines that others use. Runs alternate, and so does which of the two is first; times are medians, and the ratio is the median of those
 of neighbouring runs, so that what else the machine does counts for both.
 """
 
@@ -14,6 +14,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import mile
@@ -22,6 +23,7 @@ import torch
 from torch import nn
 
 AGENTS, ROWS = 8, 64
+Clock = Callable[[], float]
 
 
 def cnn() -> nn.Module:
@@ -55,7 +57,7 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, warm: int) -> float:
+def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, warm: int, clock: Clock) -> float:
     """Seconds of a step."""
     models = [copy.deepcopy(model).to(device).train() for _ in range(AGENTS)]
     optimisers = [torch.optim.SGD(one.parameters(), lr=0.05) for one in models]
@@ -66,7 +68,7 @@ def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, st
     for step in range(steps + warm):
         if step == warm:
             wait(device)
-            begun = time.perf_counter()
+            begun = clock()
         for agent, (one, optimiser) in enumerate(zip(models, optimisers)):
             inputs, target = (tensor[indices[step, agent]] for tensor in shards[agent])
             optimiser.zero_grad()
@@ -77,16 +79,19 @@ def by_hand(model: nn.Module, shards: list, device: torch.device, batch: int, st
             for one, row in zip(models, weights @ rows):
                 nn.utils.vector_to_parameters(row, one.parameters())
     wait(device)
-    return (time.perf_counter() - begun) / steps
+    return (clock() - begun) / steps
 
 
-def with_mile(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, gradient: str) -> float:
-    """Seconds of a step: the time of rounds between two records, which does not count evaluations. The loop by hand records nothing, so the two are far apart."""
-    problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), shards, batch=batch, device=device, gradient=gradient, eval_batch=64)
+def with_mile(model: nn.Module, shards: list, device: torch.device, batch: int, steps: int, gradient: str, clock: Clock) -> float:
+    """Seconds of a step, between two records. The loop by hand records nothing, so these are far apart, and an evaluation reads one sample of each agent."""
+    problem = mile.torch.Problem(model, nn.CrossEntropyLoss(), shards, batch=batch, device=device, gradient=gradient, eval_rows=1)
+    times: dict[object, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         algorithm = mile.method("dsgd", step_size=0.05)
-        run = mile.run(problem=problem, network="ring", algorithms=[algorithm], rounds=2 * steps, eval_every=steps, eval_agents=1, out=Path(folder) / "run")
-        times = {row["round"]: row["wall_s"] for row in run.rows}
+        mile.run(
+            problem=problem, network="ring", algorithms=[algorithm], rounds=2 * steps, eval_every=steps, eval_agents=1,
+            on_record=lambda record: times.update({record["round"]: clock()}), out=Path(folder) / "run", progress=False,
+        )  # fmt: skip
         return (times[2 * steps] - times[steps]) / steps
 
 
@@ -97,7 +102,9 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--models", default="cnn,with_norms,mlp")
     arguments.add_argument("--gradients", default="loop,vmap")
+    arguments.add_argument("--cpu-time", action="store_true")
     given = arguments.parse_args()
+    clock = time.process_time if given.cpu_time else time.perf_counter
     device = torch.device(given.device)
     shards, raw = data(device), {}
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{torch.get_num_threads()} threads'}")
@@ -111,8 +118,8 @@ def main() -> None:
                 model = globals()[name]()
                 times: dict[str, list[float]] = {"hand": [], "mile": []}
                 measured = {
-                    "hand": lambda: by_hand(model, shards, device, batch, given.steps, 5),
-                    "mile": lambda: with_mile(model, shards, device, batch, given.steps, gradient),
+                    "hand": lambda: by_hand(model, shards, device, batch, given.steps, 5, clock),
+                    "mile": lambda: with_mile(model, shards, device, batch, given.steps, gradient, clock),
                 }
                 for k in range(given.runs):
                     for key in list(measured) if k % 2 == 0 else reversed(list(measured)):

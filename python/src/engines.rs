@@ -57,6 +57,10 @@ impl Engines for PyEngines {
         self.host.is_none()
     }
 
+    fn exchanges_in_pairs(&self) -> bool {
+        self.host.is_none()
+    }
+
     fn hosted(&self, network: &Network) -> Vec<usize> {
         let ranks = self.ranks();
         block(network.agents(), ranks.rank(), ranks.count()).collect()
@@ -125,6 +129,14 @@ impl<T: Real> Agents for Lending<'_, T> {
 
     fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
         self.simulator.apply(function, vectors)
+    }
+
+    fn only_agent(&mut self, agent: Option<usize>) -> Result<(), AgentsError> {
+        self.simulator.only_agent(agent)
+    }
+
+    fn pull_in_pairs(&mut self, from: Vector, to: Vector, pairs: &[[usize; 2]]) -> Result<u64, AgentsError> {
+        self.simulator.pull_in_pairs(from, to, pairs)
     }
 
     fn only(&mut self, own: Option<u64>) -> Result<u64, AgentsError> {

@@ -114,3 +114,9 @@ def test_the_page_on_the_contract() -> None:
     assert names["report"].holds
     shown = re.search(r"```text\n(.*?)```", (PAGES / "contract.md").read_text(), re.DOTALL)
     assert shown and [re.split(r"\s{2,}", line)[0] for line in shown[1].splitlines()[2:]] == [one.law for one in names["report"]]
+
+
+def test_the_page_on_own_models_shows_the_example() -> None:
+    page, example = (PAGES / "own-model.md").read_text(), PAGES.parents[1] / "python" / "examples" / "hospitals"
+    assert (shown := re.search(r"```toml\n(.*?)```", page, re.DOTALL)) and shown[1] == (example / "experiment.toml").read_text()
+    assert examples("own-model.md")[0] == (example / "train.py").read_text()

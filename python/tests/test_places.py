@@ -301,9 +301,9 @@ def test_other_code_is_refused_by_name(place: Path) -> None:
 
 def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, named in [
-        ("with_optimizer", "^with_optimizer: .*optimizer"),
-        ("with_local", "^with_local: .*local"),
-        ("nothing", "^problem: .*int$"),
+        ("with_optimizer", "with_optimizer: .*optimizer"),
+        ("with_local", "with_local: .*local"),
+        ("nothing", "problem: .*int"),
         ("absent", r"train\.py: .*absent"),
     ]:
         with pytest.raises(Exception, match=named):

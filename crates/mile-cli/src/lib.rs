@@ -10,10 +10,13 @@ mod completions;
 mod data;
 mod device;
 mod dry_run;
+mod experiment_files;
 mod export;
 mod gather;
 mod graph;
 mod init;
+mod invite;
+mod join;
 mod keygen;
 mod keys;
 mod log;
@@ -87,6 +90,10 @@ enum Command {
     Keys(keys::KeysArguments),
     /// Generate an agent's secret key, or print its public key
     Keygen(keygen::KeygenArguments),
+    /// Write an invitation with which a new agent joins a run, or accept the key with which it answers
+    Invite(invite::InviteArguments),
+    /// Open an invitation: make the folder of the new agent, with its key, and the answer
+    Join(join::JoinArguments),
     /// Make a run directory from the folders of agents
     ///
     /// The folders may be copied from other machines by any means, even while the agents run; nothing in them is changed.
@@ -182,6 +189,8 @@ fn carry_out(command: Command, line: &CommandLine) -> anyhow::Result<u8> {
         Command::Agent(arguments) => agent::run(&arguments, line),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Invite(arguments) => invite::run(&arguments, line),
+        Command::Join(arguments) => join::run(&arguments, line),
         Command::Gather(arguments) => gather::run(&arguments, line),
         Command::Status(arguments) => status::run(&arguments, line),
         Command::Watch(arguments) => watch::run(&arguments, line),

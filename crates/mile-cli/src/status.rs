@@ -243,7 +243,11 @@ fn agent(status: &Status) -> Vec<String> {
 }
 
 fn edge(status: &Status, edge: &Neighbour) -> Vec<String> {
-    let link = if edge.linked { "up" } else { "down" };
+    let link = match (edge.linked, edge.relayed) {
+        (true, Some(true)) => "relayed",
+        (true, _) => "direct",
+        (false, _) => "down",
+    };
     vec![
         status.agent.to_string(),
         edge.id.to_string(),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-pub use iroh::{PublicKey, SecretKey};
+pub use iroh::{PublicKey, SecretKey, Signature};
 
 /// Bytes of the longest key file, with room for white space.
 const LONGEST: u64 = 1024;

@@ -83,6 +83,12 @@ pub struct Neighbour {
     /// Why the last one was.
     #[serde(default)]
     pub refused_why: Option<String>,
+    /// How far the elements of its last message were from the agent's own, at most.
+    #[serde(default)]
+    pub distance: Option<f64>,
+    /// Whether what it sends comes through the relay; none if it is not connected.
+    #[serde(default)]
+    pub relayed: Option<bool>,
 }
 
 /// How many connections were refused.
@@ -339,6 +345,15 @@ impl Status {
             "counter",
             "messages of the neighbour that were refused because they were not finite or far out of range",
             edges(&|edge| Some(edge.refused_messages as f64)),
+        );
+        let far = "largest difference between elements of the neighbour's last message and the agent's own";
+        gauge("distance", "gauge", far, edges(&|edge| edge.distance));
+        let relayed = |edge: &Neighbour| edge.relayed.map(|relayed| f64::from(u8::from(relayed)));
+        gauge(
+            "relayed",
+            "gauge",
+            "1 if the connection goes through the relay, 0 if it is direct",
+            edges(&relayed),
         );
         let saved = self.saved_round.into_iter().map(|round| (String::new(), round as f64)).collect();
         gauge("checkpoint_round", "gauge", "round of the last checkpoint", saved);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! which is the rule of decoupled MILE for the one mode of their exchange, whose eigenvalue is 0. With more agents products of many different matrices
-//! decide, and nothing is proven. Measured on ten graphs of up to 16 agents, with equal and unequal speeds and numbers of steps, every product of the largest
+//! decide, and nothing is proven. Measured on seven graphs of up to 16 agents, with equal and unequal speeds and numbers of steps, every product of the largest
 //! number of local steps and xi up to [`MEASURED`] times gamma was stable (`docs/src/theory.md`).
 
 use mile::schedule::Weight;

@@ -226,10 +226,10 @@ mod tests {
         let line = Line::constant(0.5, 100.0);
         let all: Vec<Pairing> = readiness(Topology::Path, &[1.0, 1.0, 10.0], 2, line).take(8).collect();
         let begun = |agents| all.iter().filter(|p| p.agents == agents).map(|p| p.ready_s).collect::<Vec<_>>();
-        // Two steps and one and a half seconds for the messages.
-        assert_eq!(begun([0, 1]), [2.0, 5.5, 9.0, 12.5, 16.0, 19.5, 25.0]);
-        // The slow agent is ready at 20; agent 1 has just begun with agent 0, and then takes the one it has not met for longest.
-        assert_eq!(begun([1, 2]), [23.0 - 1.5 + 1.5]);
+        // Two steps, and one and a half seconds for the messages. The slow agent is ready at 20, when agent 1 has just begun with agent 0;
+        // after that agent 1 takes the neighbour that it has not met for longest, and agent 0 waits for it.
+        assert_eq!(begun([0, 1]), [2.0, 5.5, 9.0, 12.5, 16.0, 19.5, 26.5]);
+        assert_eq!(begun([1, 2]), [23.0]);
         assert!(all.iter().all(|p| p.done_s == p.ready_s + 1.5 && p.steps == [2, 2]));
     }
 

@@ -12,7 +12,7 @@ use mile_lab::engines::Scalar;
 use mile_lab::error::LabError;
 use mile_lab::objectives::remembering::{Memories, memories, recall};
 use mile_lab::plan::{Job, Plan};
-use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, TransportSpec};
+use mile_lab::spec::{AgentSpec, NeighbourSpec, OnMissing, Spec, TransportSpec};
 use mile_lab::store::write_file;
 use mile_net::agent::{self, StartFrom, State};
 use mile_net::checkpoint::{Folder, Restored};
@@ -114,17 +114,22 @@ enum Begin<T> {
     New(usize),
 }
 
-/// Checks that events, and edges that are skipped, can happen to these agents.
-fn check_events(plan: &Plan, config: &AgentSpec) -> Result<(), LabError> {
-    let events = &plan.spec.events;
-    if !events.is_empty() && plan.jobs().len() > 1 {
+/// Checks that events can happen to these agents.
+pub(crate) fn check_event_settings(spec: &Spec, config: &AgentSpec) -> Result<(), LabError> {
+    if !spec.events.is_empty() && spec.algorithms.len() * spec.seeds.len() > 1 {
         let problem = "agents support events only with one algorithm and one seed, because further jobs would count their rounds from 0; leave the others out";
         return Err(LabError::config("event", problem));
     }
-    if !events.is_empty() && config.settings.on_missing != OnMissing::Wait {
+    if !spec.events.is_empty() && config.settings.on_missing != OnMissing::Wait {
         let problem = "expected \"wait\" with events, got \"skip-edge\": the agent that decided to skip an edge may be lost";
         return Err(LabError::config("agent.on_missing", problem));
     }
+    Ok(())
+}
+
+/// Checks that events, and edges that are skipped, can happen to these agents.
+pub(crate) fn check_events(plan: &Plan, config: &AgentSpec) -> Result<(), LabError> {
+    check_event_settings(&plan.spec, config)?;
     let compresses = plan.methods.iter().any(|planned| planned.parameters.compression.is_some());
     if compresses && config.settings.on_missing != OnMissing::Wait {
         let problem = "expected \"wait\" with compression, got \"skip-edge\": each message adds to those before it, so a skipped one would be missing for good";

@@ -22,6 +22,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+pub(crate) use self::jobs::{check_event_settings, check_events};
 pub(crate) use self::recording::ModelDiverged;
 
 use crate::{CommandLine, FAILED, INTERRUPTED};

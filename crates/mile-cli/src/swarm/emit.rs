@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::Context;
 use mile::membership::Membership;
 use mile_lab::error::LabError;
 use mile_lab::plan::Plan;
-use mile_lab::spec::{
-    AgentSettings, GraphSource, MixingSource, Spec, StartSpec, TransportSpec, VaryingSource, is_host_and_port,
-};
+use mile_lab::spec::{AgentSettings, Spec, TransportSpec, is_host_and_port};
 use mile_lab::store::write_file;
 
 use super::folders::{self, AgentSetup};
+use crate::experiment_files::ExperimentFiles;
 use crate::output;
-use crate::paths::moved;
 
 /// Writes the folders of all agents and prints where each is to be started.
 pub(super) fn emit(
@@ -94,81 +91,6 @@ fn resolved(spec: Spec) -> Result<Spec, LabError> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// The files that an experiment refers to, each with its section and key.
-struct ExperimentFiles(Vec<([&'static str; 2], PathBuf)>);
-
-impl ExperimentFiles {
-    /// Two files of one name would overwrite each other in an agent's folder.
-    fn of(spec: &Spec) -> Result<Self, LabError> {
-        let of_problem = spec.objectives.files().into_iter();
-        let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
-        if let GraphSource::File(path) = &spec.network.graph {
-            named.push((["network", "edges"], path.clone()));
-        }
-        if let MixingSource::File(path) = &spec.network.mixing {
-            named.push((["network", "matrix"], path.clone()));
-        }
-        let in_turn = spec.network.time_varying.iter().flat_map(VaryingSource::files);
-        named.extend(in_turn.map(|path| (["network", "time_varying"], path.clone())));
-        if let StartSpec::File(path) = &spec.start {
-            named.push((["start", "file"], path.clone()));
-        }
-        for (k, ([section, key], path)) in named.iter().enumerate() {
-            let twin =
-                |(_, other): &&([&str; 2], PathBuf)| other != path && file_name(other) == file_name(path);
-            if let Some((_, other)) = named[..k].iter().find(twin) {
-                let problem = format!(
-                    "has the same file name as {}, and both are copied to one folder; rename one of them",
-                    other.display()
-                );
-                return Err(LabError::config(format!("{section}.{key}"), problem));
-            }
-        }
-        Ok(Self(named))
-    }
-
-    /// The experiment with all paths relative to the agent's folder.
-    fn relative(&self, spec: &Spec) -> Spec {
-        let mut spec = spec.clone();
-        let relative = |path: &mut PathBuf| *path = file_name(path).into();
-        if let GraphSource::File(path) = &mut spec.network.graph {
-            relative(path);
-        }
-        if let MixingSource::File(path) = &mut spec.network.mixing {
-            relative(path);
-        }
-        spec.network.time_varying.iter_mut().flat_map(VaryingSource::files_mut).for_each(relative);
-        if let StartSpec::File(path) = &mut spec.start {
-            relative(path);
-        }
-        for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
-            let value = spec.problem.entry(*key).or_insert_with(|| "".into());
-            *value = moved(value, path, &file_name(path));
-        }
-        spec.problem.remove("data_dir");
-        spec
-    }
-
-    /// Copies the files that exist to an agent's folder; returns the names of the others.
-    fn copy(&self, agent: usize, folder: &Path) -> anyhow::Result<Vec<String>> {
-        let mut missing = Vec::new();
-        for (_, path) in &self.0 {
-            let path = PathBuf::from(path.to_string_lossy().replace("{agent}", &agent.to_string()));
-            let to = folder.join(file_name(&path));
-            if path.exists() {
-                std::fs::copy(&path, &to).with_context(|| format!("cannot write {}", to.display()))?;
-            } else {
-                missing.push(file_name(&path));
-            }
-        }
-        Ok(missing)
-    }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The agents' addresses from --host and --hosts: at least one end of every edge must have one, unless there is a relay.

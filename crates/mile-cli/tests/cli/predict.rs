@@ -183,6 +183,9 @@ fn a_row_that_lacks_a_value_has_no_prediction_and_other_faults_are_named() {
     assert_eq!(is_empty, [false, true, true, false], "{written}");
     std::fs::write(folder.join("odd.csv"), "a,b,colour\n1,2,pink\n").unwrap();
     assert!(refused(folder, &["predict", "run", "odd.csv"]).contains("pink"));
+    std::fs::write(folder.join("word.csv"), "a,b,colour\nten,2,red\n").unwrap();
+    let message = refused(folder, &["predict", "run", "word.csv"]);
+    assert!(message.contains("'ten'") && !message.contains("[problem]"), "{message}");
     std::fs::write(folder.join("short.csv"), "a,colour\n1,red\n").unwrap();
     assert!(refused(folder, &["predict", "run", "short.csv"]).contains("'b'"));
     assert!(refused(folder, &["evaluate", "run", "new.csv"]).contains("'y'"));

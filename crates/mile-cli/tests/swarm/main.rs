@@ -3,6 +3,7 @@
 mod common;
 mod crashes;
 mod diverged;
+mod joining;
 mod manual;
 mod same_bits;
 mod skips;

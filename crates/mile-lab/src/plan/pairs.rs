@@ -80,7 +80,7 @@ pub(super) fn check(spec: &Spec, membership: &Membership) -> Result<(), LabError
 pub(super) fn check_engines(spec: &Spec, engines: &dyn Engines) -> Result<(), LabError> {
     match spec.algorithms.iter().position(|algorithm| algorithm.parameters.pairs) {
         Some(k) if engines.ranks().count() > 1 || !engines.exchanges_in_pairs() => {
-            let expected = "\"rounds\" on a GPU, on ranks and on engines of your own; exchanges in pairs are computed on the CPU, in one process";
+            let expected = "\"rounds\" on a GPU, in PyTorch, on ranks and on engines of your own; exchanges in pairs are computed on the CPU, in one process";
             Err(LabError::expected(format!("algorithm[{k}].exchange"), expected, "\"pairs\""))
         }
         _ => Ok(()),

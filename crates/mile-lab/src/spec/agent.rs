@@ -279,7 +279,7 @@ impl AgentSpec {
     }
 
     /// Reads the text of an agent's file; relative paths in it are relative to `folder`.
-    pub(crate) fn parse(
+    pub fn parse(
         text: &str,
         folder: &Path,
         kinds: &Kinds,

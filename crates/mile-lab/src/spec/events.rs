@@ -23,8 +23,8 @@ pub(super) fn read(top: &Section) -> Result<Vec<Event>, LabError> {
     Ok(events)
 }
 
-/// The contents of the section.
-pub(crate) fn to_table(event: &Event) -> Table {
+/// The contents of a section `[[event]]`.
+pub fn to_table(event: &Event) -> Table {
     let number = |number: usize| super::whole(number as u64);
     let edge = |&(i, j): &(usize, usize)| Value::Array(vec![number(i), number(j)]);
     let (key, agent, more) = match &event.change {

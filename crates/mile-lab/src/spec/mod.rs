@@ -27,7 +27,7 @@ use toml::{Table, Value};
 pub use agent::{AgentSettings, AgentSpec, OnMissing, TransportSpec};
 pub use algorithm::AlgorithmSpec;
 pub(crate) use attack::to_table as attack_table;
-pub(crate) use events::to_table as event_table;
+pub use events::to_table as event_table;
 pub use neighbours::{NeighbourSpec, is_host_and_port};
 pub use network::{GraphSource, MixingSource, NetworkSpec, VaryingSource};
 pub use set::apply;

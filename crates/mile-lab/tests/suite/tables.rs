@@ -94,7 +94,7 @@ fn what_cannot_be_read_is_named_by_file_line_and_column() {
     refuses(GOOD, &["problem.data=none.csv"], &["none.csv"]);
     refuses(GOOD, &["problem.by=owner"], &["problem.by", "owner"]);
     refuses(GOOD, &["problem.by=a"], &["a"]);
-    refuses(GOOD, &["network.agents=9"], &["problem.partition", "4"]);
+    refuses(GOOD, &["network.agents=9"], &["network.agents", "9", "4"]);
     refuses(GOOD, &["problem.l2=-1"], &["l2"]);
     for bad in ["0", "-1", "1.5", "half", "{ epoch = 0 }", "{ epoc = 3 }"] {
         refuses(GOOD, &[&format!("problem.batch={bad}")], &["problem.batch"]);

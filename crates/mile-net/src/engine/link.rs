@@ -27,7 +27,8 @@ pub(super) async fn run<T: Real>(
     neighbour: usize,
     dialled: bool,
 ) {
-    let Some(Signals { link, write, read, close }) = shared.open(neighbour, dialled) else {
+    let Some(Signals { link, write, read, close }) = shared.open(neighbour, dialled, connection.route())
+    else {
         connection.close(LinkEnd::Fault(Fault::Superseded("too many connections"))).await;
         return;
     };

@@ -87,6 +87,8 @@ impl<T: Real> Core<T> {
             skipped: status.skipped,
             refused_messages: status.refused_messages,
             refused_why: status.refused_why.clone(),
+            distance: status.distance,
+            relayed: if status.linked { self.is_relayed(status.id) } else { None },
         }
     }
 }

@@ -58,7 +58,11 @@ pub(super) struct LinkTask {
     write: Arc<Notify>,
     read: Arc<Notify>,
     close: Option<oneshot::Sender<Fault>>,
+    route: Route,
 }
+
+/// Says whether a connection goes through the relay now, if that is known.
+pub(super) type Route = Box<dyn Fn() -> Option<bool> + Send>;
 
 /// What the task of a link listens to.
 pub(super) struct Signals {
@@ -176,7 +180,7 @@ impl<T: Real> Shared<T> {
     }
 
     /// Opens a link over a connection to a neighbour, unless there are too many already.
-    pub(super) fn open(&self, neighbour: usize, dialled: bool) -> Option<Signals> {
+    pub(super) fn open(&self, neighbour: usize, dialled: bool, route: Route) -> Option<Signals> {
         self.with(|core, _| {
             let links = core.tasks.values().filter(|task| task.neighbour == neighbour).count();
             if core.leaving && core.parted(neighbour) || links >= LINKS {
@@ -190,7 +194,7 @@ impl<T: Real> Shared<T> {
             let (opened, close) = (Instant::now(), Some(close));
             core.tasks.insert(
                 link,
-                LinkTask { neighbour, opened, write: write.clone(), read: read.clone(), close },
+                LinkTask { neighbour, opened, write: write.clone(), read: read.clone(), close, route },
             );
             Some(Signals { link, write, read, close: closed })
         })
@@ -238,6 +242,12 @@ impl<T: Real> Core<T> {
         }
         let departing = self.view.activity == Activity::Leaving;
         self.finished.is_some() || departing || self.session.unsaved_decisions().is_some()
+    }
+
+    /// Whether the newest connection to a neighbour goes through the relay, if that is known.
+    pub(super) fn is_relayed(&self, neighbour: usize) -> Option<bool> {
+        let newest = self.tasks.values().rev().find(|task| task.neighbour == neighbour);
+        newest.and_then(|task| (task.route)())
     }
 
     /// Whether there has ever been a link.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::close::LinkEnd;
 use super::purpose::Purpose;
+use super::shared::Route;
 use super::start::Start;
 use super::{NetworkEngineError, Peer, quic, tcp};
 use crate::frame::HEAD;
@@ -129,6 +130,14 @@ impl Connection {
         match self {
             Self::Quic(by) => (Sender::Quic(&mut by.sender), Receiver::Quic(&mut by.receiver)),
             Self::Tcp(by) => (Sender::Tcp(&mut by.sender), Receiver::Tcp(&mut by.receiver)),
+        }
+    }
+
+    /// What says whether it goes through the relay.
+    pub(super) fn route(&self) -> Route {
+        match self {
+            Self::Quic(connection) => connection.route(),
+            Self::Tcp(_) => Box::new(|| Some(false)),
         }
     }
 

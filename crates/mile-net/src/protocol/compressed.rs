@@ -5,8 +5,7 @@ use mile::block;
 use mile::compression::Compression;
 use mile::real::Real;
 
-use super::exchange::Unusable;
-use super::plausible::{Plausible, farthest};
+use super::plausible::{Plausible, Unusable, farthest};
 use crate::outbox::Message;
 
 /// How the compressed messages of an exchange are read.

@@ -9,7 +9,7 @@ use mile::real::Real;
 use mile::steady::share;
 
 use super::compressed::{self, Compressed};
-use super::plausible::{Plausible, check_finite, farthest};
+use super::plausible::{Plausible, Unusable, check_finite, farthest};
 use super::{Cursor, Millis, MissingPolicy, Piece, Protocol};
 use crate::outbox::{Content, KeptMessage, Message, MessageForm};
 
@@ -28,26 +28,6 @@ pub(super) struct Current<T> {
     weights: BTreeMap<usize, f64>,
     /// Which elements are believed.
     pub(super) plausible: Plausible,
-}
-
-/// Why a piece is not added up.
-pub(super) enum Unusable {
-    /// It breaks the protocol.
-    Malformed(&'static str),
-    /// Its elements are not believed.
-    Implausible(String),
-}
-
-impl From<&'static str> for Unusable {
-    fn from(what: &'static str) -> Self {
-        Self::Malformed(what)
-    }
-}
-
-impl From<String> for Unusable {
-    fn from(what: String) -> Self {
-        Self::Implausible(what)
-    }
 }
 
 impl<T: Real> Current<T> {
@@ -71,6 +51,7 @@ impl<T: Real> Current<T> {
     /// Adds a piece from the k-th neighbour to the sums, up to element `limit`; says whether the piece is used up.
     fn fold(&mut self, k: usize, piece: &Piece<T>, limit: usize) -> Result<bool, Unusable> {
         let (folded, total, weight) = (self.row[k].1, self.total(), self.weight(self.row[k].0));
+        self.plausible.from(self.row[k].0);
         if piece.at.exchange > self.own.mark.exchange {
             return if folded < total { Err("a message is missing".into()) } else { Ok(false) };
         }
@@ -262,6 +243,12 @@ impl<T: Real> Protocol<T> {
         }
         let mut current = self.current.take()?;
         self.scales.end(&current.plausible);
+        for (id, distance) in current.plausible.distances() {
+            self.neighbours
+                .get_mut(id)
+                .into_iter()
+                .for_each(|neighbour| neighbour.distance = Some(*distance));
+        }
         if current.row.is_empty() {
             current.sums.iter_mut().for_each(|sum| sum.fill(T::zero()));
         }

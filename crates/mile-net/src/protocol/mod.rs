@@ -210,6 +210,8 @@ struct Neighbour {
     /// Messages of it that were refused, and why the last one was.
     refused_messages: u64,
     refused_why: Option<String>,
+    /// How far the elements of its last message were from the agent's own, at most.
+    distance: Option<f64>,
 }
 
 impl Neighbour {
@@ -306,6 +308,7 @@ impl<T: Real> Protocol<T> {
                 heard_verdict: None,
                 refused_messages: 0,
                 refused_why: None,
+                distance: None,
             };
             (id, neighbour)
         };

@@ -7,7 +7,7 @@ use crate::handshake::Mark;
 use crate::status::{Awaited, Traffic};
 
 /// What a session knows about a neighbour.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NeighbourStatus {
     /// Its id.
@@ -38,6 +38,8 @@ pub struct NeighbourStatus {
     pub refused_messages: u64,
     /// Why the last one was not.
     pub refused_why: Option<String>,
+    /// How far the elements of its last message were from the agent's own, at most.
+    pub distance: Option<f64>,
 }
 
 impl<T: Real> Protocol<T> {
@@ -58,6 +60,7 @@ impl<T: Real> Protocol<T> {
             skipped: neighbour.skipped,
             refused_messages: neighbour.refused_messages,
             refused_why: neighbour.refused_why.clone(),
+            distance: neighbour.distance,
         };
         self.neighbours.iter().filter(|(id, _)| self.needs(**id)).map(status).collect()
     }

@@ -4,6 +4,8 @@
 //! exchanges. It is a function of the run, so a restarted agent judges a message as it did before: the check takes elements one by one,
 //! whatever pieces they come in, and what was seen is part of the checkpoint.
 
+use std::collections::BTreeMap;
+
 use mile::real::Real;
 
 /// How far the elements of messages may be from the agent's own: this many times the scale, unless a session is told otherwise. A model
@@ -20,6 +22,29 @@ pub(super) struct Plausible {
     limits: Vec<f64>,
     /// The largest that was accepted.
     largest: Vec<f64>,
+    /// The neighbour whose elements are checked, and the largest difference of each.
+    sender: usize,
+    distances: BTreeMap<usize, f64>,
+}
+
+/// Why a piece is not added up.
+pub(super) enum Unusable {
+    /// It breaks the protocol.
+    Malformed(&'static str),
+    /// Its elements are not believed.
+    Implausible(String),
+}
+
+impl From<&'static str> for Unusable {
+    fn from(what: &'static str) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+impl From<String> for Unusable {
+    fn from(what: String) -> Self {
+        Self::Implausible(what)
+    }
 }
 
 impl Scales {
@@ -34,7 +59,8 @@ impl Scales {
             // An agent that is not finite itself cannot say who is far away.
             limits.push(if size.is_finite() { range * self.0[k] } else { f64::INFINITY });
         }
-        Plausible { largest: vec![0.0; limits.len()], limits }
+        let (largest, distances) = (vec![0.0; limits.len()], BTreeMap::new());
+        Plausible { largest, limits, sender: usize::MAX, distances }
     }
 
     /// Takes in what was accepted in an exchange that is over.
@@ -50,6 +76,16 @@ impl Scales {
 }
 
 impl Plausible {
+    /// From now on, elements are those of this neighbour.
+    pub(super) fn from(&mut self, sender: usize) {
+        self.sender = sender;
+    }
+
+    /// How far the accepted elements of each neighbour are from the agent's own, at most.
+    pub(super) fn distances(&self) -> &BTreeMap<usize, f64> {
+        &self.distances
+    }
+
     /// Checks elements of a neighbour's k-th vector against the agent's own. An error says what is wrong with them.
     pub(super) fn check<T: Real>(&mut self, k: usize, message: &[T], own: &[T]) -> Result<(), String> {
         let limit = self.limits[k];
@@ -59,6 +95,8 @@ impl Plausible {
         let far = farthest(message, Some(own));
         if far <= limit {
             self.largest[k] = self.largest[k].max(far);
+            let distance = self.distances.entry(self.sender).or_default();
+            *distance = distance.max(far);
             return Ok(());
         }
         check_finite(message)?;
@@ -70,6 +108,7 @@ impl Plausible {
     /// Forgets what was accepted: all messages of the exchange are needed again.
     pub(super) fn again(&mut self) {
         self.largest.fill(0.0);
+        self.distances.clear();
     }
 }
 
@@ -128,8 +167,12 @@ mod tests {
                 assert!(now.check(0, &with(place, bad), &own).is_err(), "{bad} at {place}");
             }
         }
+        now.from(4);
         now.check(0, &with(3, 80.0), &own).unwrap();
+        now.from(7);
         now.check(0, &with(3, 100.5), &own).unwrap();
+        now.check(0, &with(2, 1.0), &own).unwrap();
+        assert_eq!(*now.distances(), BTreeMap::from([(4, 79.5), (7, 100.0)]));
         assert!(now.check(0, &with(3, 1000.0), &own).is_err(), "the scale grows between exchanges only");
         scales.end(&now);
         let mut next = begin(&mut scales, &own);

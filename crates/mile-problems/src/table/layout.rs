@@ -265,6 +265,10 @@ impl Layout {
                 format!("expected a number written as in {example} (formats: {word}), got '{text}'")
             }
         };
+        // How values are written is then that of the training, and the file has to follow.
+        if self.target == Role::Unused {
+            return problem;
+        }
         if !remedies.is_empty() {
             return format!("{problem}; {}", remedies.join("; "));
         }

@@ -30,8 +30,7 @@ use crate::network::Network;
 use crate::optimiser::Muon;
 use crate::schedule::Weight;
 
-/// tau times the default xi. It was stable on every graph and with all speeds that were tried (`docs/src/theory.md`), where the largest
-/// stable value was 0.4 or more.
+/// tau times the default xi: half of what is stable with gamma = 1 wherever that was measured (`docs/src/theory.md`).
 const USUAL: f64 = 0.2;
 
 /// MILE in pairs.

@@ -72,7 +72,7 @@ impl Endpoint {
         let connecting = async {
             let address = EndpointAddr::from_parts(peer.key, addresses);
             let connecting = self.endpoint.connect(address, purpose.alpn()).await;
-            let connection = connecting.map_err(|error| LinkEnd::Lost(explain(&error, peer)))?;
+            let connection = connecting.map_err(|error| LinkEnd::Lost(self.explain(&error, peer)))?;
             let streams = connection.open_bi().await.map_err(ended)?;
             Ok(Connection::new(connection, streams))
         };
@@ -84,9 +84,28 @@ impl Endpoint {
         };
         tokio::select! {
             connected = timeout(reach::ATTEMPT, connecting) => {
-                connected.unwrap_or_else(|_| Err(LinkEnd::Lost(silence(peer))))
+                connected.unwrap_or_else(|_| Err(LinkEnd::Lost(self.silence(peer))))
             }
             why = unreachable => Err(LinkEnd::Lost(why)),
+        }
+    }
+
+    /// Where a neighbour is looked for: its addresses, and the relay.
+    fn places(&self, peer: &Peer) -> String {
+        let relay = self.relay.iter().map(|relay| format!("the relay {relay}"));
+        relay.chain(peer.addresses.iter().cloned()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn silence(&self, peer: &Peer) -> String {
+        reach::silence(&self.places(peer), "UDP")
+    }
+
+    /// What an error of the library means.
+    fn explain(&self, error: &dyn std::error::Error, peer: &Peer) -> String {
+        match chain(error) {
+            text if text.contains("timed out") => self.silence(peer),
+            text if text.contains("invalid peer certificate") => reach::another_key(&self.places(peer)),
+            text => text,
         }
     }
 
@@ -187,19 +206,6 @@ fn other_family(listen: SocketAddr) -> Option<SocketAddr> {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => Some((Ipv6Addr::UNSPECIFIED, v4.port()).into()),
         SocketAddr::V6(v6) if v6.ip().is_unspecified() => Some((Ipv4Addr::UNSPECIFIED, v6.port()).into()),
         _ => None,
-    }
-}
-
-fn silence(peer: &Peer) -> String {
-    reach::silence(&peer.addresses.join(", "), "UDP")
-}
-
-/// What an error of the library means.
-fn explain(error: &dyn std::error::Error, peer: &Peer) -> String {
-    match chain(error) {
-        text if text.contains("timed out") => silence(peer),
-        text if text.contains("invalid peer certificate") => reach::another_key(&peer.addresses.join(", ")),
-        text => text,
     }
 }
 

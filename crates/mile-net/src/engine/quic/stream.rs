@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::line::Watch;
 use crate::engine::close::{LAST_FRAME, LinkEnd};
+use crate::engine::shared::Route;
 use crate::frame::{HEAD, Kind, control};
 use crate::protocol::Fault;
 
@@ -49,6 +50,15 @@ impl Connection {
     ) -> Self {
         let receiver = Receiver { stream: receive, connection: connection.clone(), watch: Watch::new() };
         Self { connection, sender: Sender { stream: send, whole: true }, receiver }
+    }
+
+    pub(in crate::engine) fn route(&self) -> Route {
+        // Weak, so that the connection ends with its task.
+        let connection = self.connection.weak_handle();
+        Box::new(move || {
+            let connection = connection.upgrade()?;
+            connection.paths().iter().find(|path| path.is_selected()).map(|path| path.is_relay())
+        })
     }
 
     pub(in crate::engine) async fn close(mut self, end: LinkEnd) -> bool {
