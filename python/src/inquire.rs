@@ -177,7 +177,7 @@ pub(crate) fn theory(
         if let Some(experiment) = experiment {
             let plan = Plan::new(Spec::read(&experiment, &base)?)?;
             let estimate = estimate(&plan)?;
-            return question.ask(inquiry(&plan, &estimate));
+            return question.ask(inquiry(&plan, &estimate)?);
         }
         let network = NetworkSpec::read(&network.unwrap_or_default(), Path::new(""))?.build()?;
         question.ask(Inquiry::new(&network))
