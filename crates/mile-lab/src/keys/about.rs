@@ -36,6 +36,7 @@ pub(super) const ALL: &[About] = &[
     about("", "start", "a section [start]", "The agents' starting points.", "start = { value = \"zeros\" }"),
     about("", "algorithm", "sections [[algorithm]], at least one", "The algorithms to compare.", "algorithm = [{ name = \"mile\", step_size = 0.1 }]"),
     about("", "time", "a section [time]", "How long the run would take on other computers and lines: records, tables and figures then have the modelled time. It changes no model, and can be changed with --resume, except for algorithms with exchange = \"pairs\", where it decides who exchanges with whom.", "time = { step = 0.05, latency = 0.02, bandwidth = 1.25e6 }"),
+    about("", "attack", "a section [attack]", "Makes some agents malicious, to find out what they can do to the others and what protects against them; see exchange.", "attack = { agents = [3], kind = \"sign-flip\" }"),
     about("", "event", "sections [[event]]", "What happens to agents during the run. May be added or changed for rounds not yet run.", "event = [{ round = 100, leave = 3 }]"),
     about("", "sweep", "a section [sweep]", "Runs the experiment with every combination of lists of values.", "sweep = { step_size = [0.05, 0.1] }"),
     about("", "agent", "a section [agent]", "Settings of agents that run as separate processes; mile run ignores them.", "agent = { checkpoint_every = 10 }"),
