@@ -66,7 +66,8 @@ start() { ip netns exec "mile-${names[$1]}-$$" "$mile" agent "deploy/agents/$1/a
 for k in 0 1 2 3; do start $k; done
 begun=$(date +%s.%N)
 if [ -z "$netem" ]; then
-    round() { "$asking" status "deploy/agents/$1" --format json 2> /dev/null | grep -m 1 -o '"round": *[0-9]*' | grep -o '[0-9]*$' || echo 0; }
+    # Its own round comes after those of the others, of which it has notices.
+    round() { "$asking" status "deploy/agents/$1" --format json 2> /dev/null | grep -o '"round": *[0-9]*' | tail -n 1 | grep -o '[0-9]*$' || echo 0; }
     # Waits until an agent has done this many rounds.
     reach() {
         until [ "$(round "$1")" -ge "$2" ]; do
@@ -87,7 +88,7 @@ if [ -z "$netem" ]; then
     ip link set "mo3-$$" down
     pulled=$(date +%s.%N)
     # Sixty seconds are a guard against waiting for ever: it takes about three.
-    until "$asking" status deploy/agents/0 --format json 2> /dev/null | grep -q '"linked": *false'; do
+    until "$asking" status deploy/agents/0 --format json 2> /dev/null | grep -q '"linked": *false, *"received"'; do
         [ "$(echo "$(date +%s.%N) $pulled" | awk '{ print ($1 - $2 < 60) }')" = 1 ] || { echo "nobody has noticed that a cable was pulled"; exit 1; }
         sleep 0.05
     done
