@@ -19,7 +19,7 @@ use crate::real::Real;
 const BLOCK_BYTES: usize = 16 << 10;
 /// Rows, or classes, that are processed side by side.
 const ABREAST: usize = 4;
-/// Vectors of a row in one turn of the loop that multiplies it: its speed then does not depend on where the linker puts the loop.
+/// Vectors of a long row in one turn of the loop that multiplies it: its speed then does not depend on where the linker puts the loop.
 const UNROLLED: usize = 4;
 
 /// Rows of numbers, with a target for each, and perhaps a weight and an offset.
@@ -188,7 +188,7 @@ impl<T: Real> Block<T> {
         if let [products] = products {
             for (row, product) in rows.iter().zip(products) {
                 // SAFETY: promised by the caller.
-                [*product] = unsafe { dots::<1, T, T, V>(*row, x) };
+                [*product] = unsafe { dots::<1, UNROLLED, T, T, V>(*row, x) };
             }
             return (rows, targets);
         }
@@ -222,7 +222,7 @@ unsafe fn multiply<const C: usize, T, V: LoadLanes<T>>(
     let Some((products, _)) = products.split_first_chunk_mut::<C>() else { return };
     for (j, row) in rows.iter().enumerate().take(MOST_ROWS) {
         // SAFETY: promised by the caller.
-        let found = unsafe { dots::<C, T, T, V>(*row, x) };
+        let found = unsafe { dots::<C, UNROLLED, T, T, V>(*row, x) };
         for c in 0..C {
             products[c][j] = found[c];
         }
@@ -333,16 +333,32 @@ pub(super) fn products<T: Real>(
     out: &mut [T],
 ) {
     struct Products<'a, T, F>(&'a [f64], &'a [T], F, &'a mut [T]);
+    impl<T: Real, F: Fn(usize, f64) -> f64> Products<'_, T, F> {
+        /// # Safety
+        ///
+        /// The matrix has a row of as many numbers as x for each product, and the machine has the instruction set of `W`.
+        #[inline(always)]
+        unsafe fn by<const U: usize, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
+            let Self(matrix, x, finish, out) = self;
+            for (i, out) in out.iter_mut().enumerate() {
+                // SAFETY: promised by the caller.
+                let [product] = unsafe { dots::<1, U, f64, T, W>(matrix.as_ptr().add(i * x.len()), x) };
+                *out = T::of(finish(i, product));
+            }
+        }
+    }
     impl<T: Real, F: Fn(usize, f64) -> f64> Kernel<T> for Products<'_, T, F> {
         type Output = ();
 
         #[inline(always)]
         unsafe fn run<V: LoadLanes<T, T = T>, W: LoadLanes<T, T = f64> + LoadLanes<f64>>(self) {
-            let Self(matrix, x, finish, out) = self;
-            for (i, (row, out)) in matrix.chunks_exact(x.len().max(1)).zip(out).enumerate() {
-                // SAFETY: the row has as many numbers as x.
-                let [product] = unsafe { dots::<1, f64, T, W>(row.as_ptr(), x) };
-                *out = T::of(finish(i, product));
+            // Chosen once, because the rows of normal equations are short, and would notice a test in each.
+            // SAFETY: the size of the matrix is checked before; the caller vouches for the instructions.
+            unsafe {
+                match self.1.len() < UNROLLED * W::COUNT {
+                    true => self.by::<1, W>(),
+                    false => self.by::<UNROLLED, W>(),
+                }
             }
         }
     }
@@ -350,19 +366,23 @@ pub(super) fn products<T: Real>(
     T::run_on(isa, Products(matrix, x, finish, out));
 }
 
-/// The products of a row with C vectors, which lie one after the other in x.
+/// The products of a row with C vectors, which lie one after the other in x, by a loop that first takes U vectors of a row in a turn. The sums
+/// are the same whatever U.
 ///
 /// # Safety
 ///
 /// The row has as many numbers as each of the vectors, and the machine has the instruction set of `V`.
 #[inline(always)]
-unsafe fn dots<const C: usize, A, T, V: LoadLanes<A> + LoadLanes<T>>(row: *const A, x: &[T]) -> [V::T; C] {
+unsafe fn dots<const C: usize, const U: usize, A, T, V: LoadLanes<A> + LoadLanes<T>>(
+    row: *const A,
+    x: &[T],
+) -> [V::T; C] {
     let (dim, x) = (x.len() / C, x.as_ptr());
     // SAFETY: columns are below `dim`, the length of the row and of each vector.
     unsafe {
         let (mut sums, mut k) = ([V::splat(V::T::zero()); C], 0);
-        while k + UNROLLED * V::COUNT <= dim {
-            for _ in 0..UNROLLED {
+        while U > 1 && k + U * V::COUNT <= dim {
+            for _ in 0..U {
                 add_products::<C, A, T, V>(&mut sums, row.add(k), x.add(k), dim);
                 k += V::COUNT;
             }
