@@ -105,8 +105,9 @@ impl Plan {
         }
         let membership = agree(ranks, spec.membership())?;
         if !membership.is_lasting() {
-            let problem = "agents cannot leave or join on several ranks: use one process, or mile swarm";
-            return agree(ranks, Err(LabError::config("event", problem)));
+            let expected = "the same agents in all rounds on several ranks";
+            let got = "events that change them; use one process, or mile swarm";
+            return agree(ranks, Err(LabError::expected("event", expected, got)));
         }
         let network = &membership.epochs()[0].network;
         if ranks.count() > network.agents() {
@@ -176,8 +177,8 @@ impl Plan {
     pub fn for_agent(mut spec: Spec, agent: usize) -> Result<Self, LabError> {
         refuse_pairs_on_a_network(&spec)?;
         if spec.attack.is_some() {
-            let problem = "attacks are simulated by mile run, and agents on a network are what they are; leave the section out";
-            return Err(LabError::config("attack", problem));
+            let expected = "no such section for agents on a network";
+            return Err(LabError::expected("attack", expected, "one; leave it out, or use mile run"));
         }
         if let Some(own) = spec.objectives.for_agent(agent) {
             spec.objectives = own;
@@ -308,8 +309,9 @@ impl Plan {
     /// The malicious agents, refused on engines that cannot make up what they send.
     pub(crate) fn attack(&self) -> Result<Option<&Attack>, LabError> {
         if self.spec.attack.is_some() && !self.engines.simulates_attacks() {
-            let problem = "attacks are simulated in one process on the CPU only: use --device cpu and one rank, or leave the section out";
-            return Err(LabError::config("attack", problem));
+            let expected = "all agents in one process on the CPU";
+            let got = "a GPU or several ranks; use the CPU without ranks, or leave the section out";
+            return Err(LabError::expected("attack", expected, got));
         }
         Ok(self.spec.attack.as_ref())
     }
