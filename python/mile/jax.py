@@ -1,6 +1,7 @@
 """Losses of pytrees in JAX: each agent's gradient is one call of a compiled function.
 
 The methods are those of the library, with the agents' vectors in its own memory. A gradient reads and returns arrays without a copy where JAX computes on the CPU.
+On a GPU vectors cross the bus in every gradient; `mile.torch` has an engine that keeps them there.
 """
 
 from __future__ import annotations

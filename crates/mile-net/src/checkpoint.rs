@@ -2,6 +2,9 @@
 //!
 //! A checkpoint is a safetensors file with the state vectors, with what the agent's objective remembers, and with the agent's own messages
 //! that neighbours may still ask for; see [`mile_store`]. Every file is the old one or the complete new one, even after a crash, and has checksums.
+//!
+//! Every checkpoint is a new file. It copies the messages that are still needed from the earlier one, part by part; a link that is sending
+//! from the earlier one keeps it open. Each part has a checksum, since a neighbour cannot see that bits have changed.
 
 #[cfg(test)]
 mod tests;

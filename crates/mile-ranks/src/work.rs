@@ -1,4 +1,5 @@
-//! What a rank adds up in an exchange while its messages are under way.
+//! What a rank adds up in an exchange while its messages are under way: agents without remote neighbours, in slices, because most MPI
+//! libraries progress only when they are called.
 
 use std::ops::Range;
 

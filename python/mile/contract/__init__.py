@@ -1,7 +1,8 @@
 """Laws of decentralized methods, checked on any implementation.
 
 The built-in methods are tested by them, and so can be yours: `check` runs it on two problems whose agents differ strongly, and compares where it ends, what it conserves,
-what it sends and stores, and whether it can be continued, with what you expect. A method is a function of one round, which sees the agents as `Agents`:
+what it sends and stores, and whether it can be continued, with what you expect. Nothing that a method says of itself is believed: costs are counted by the messages and
+the gradients, and what a method remembers is what other agents can continue from. A method is a function of one round, which sees the agents as `Agents`:
 
 >>> from mile import contract
 >>> def led(s):

@@ -1,4 +1,8 @@
-"""What stays with the agents besides their vectors, in files next to those of states; and models that were exported."""
+"""What stays with the agents besides their vectors, in files next to those of states; and models that were exported.
+
+Such a file has the round of its state in its name. It is written before the state replaces the earlier one, whose file is removed after: a process that is killed at any
+moment leaves a state and what belongs to it.
+"""
 
 from __future__ import annotations
 

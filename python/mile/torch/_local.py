@@ -1,4 +1,7 @@
-"""Any PyTorch optimiser as the local optimiser: what its step does to a model is the gradient that methods see."""
+"""Any PyTorch optimiser as the local optimiser: what its step does to a model is the gradient that methods see.
+
+An optimiser around the method would not know when it exchanges. An agent's weight is a factor of the step, since AdamW would not see one of the gradient.
+"""
 
 from __future__ import annotations
 

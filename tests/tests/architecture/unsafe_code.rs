@@ -1,4 +1,4 @@
-//! Where unsafe code is: in the files that DESIGN.md lists with a reason, and nowhere else.
+//! Where unsafe code is: in the files that UNSAFE.md lists with a reason, and nowhere else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,15 +6,10 @@ use std::path::Path;
 
 use super::{crates, root, sources, tokens};
 
-/// The heading of the list in DESIGN.md.
-const HEADING: &str = "## Where is unsafe code, and why there?";
-
 /// Files and folders of the list: the first cell of each row of its table.
 fn listed() -> BTreeSet<String> {
-    let text = fs::read_to_string(root().join("DESIGN.md")).expect("DESIGN.md");
-    let section = text.split(HEADING).nth(1).expect("the section on unsafe code");
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let text = fs::read_to_string(root().join("UNSAFE.md")).expect("UNSAFE.md");
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     cells.map(str::to_owned).collect()
 }
 
@@ -36,8 +31,8 @@ fn unsafe_code_is_where_it_is_listed_with_its_reason() {
         listed.iter().any(|entry| entry == file || entry.ends_with('/') && file.starts_with(entry.as_str()))
     };
     let unlisted: Vec<_> = found.iter().filter(|file| !is_covered(file)).collect();
-    assert!(unlisted.is_empty(), "DESIGN.md has no reason for the unsafe code of {unlisted:#?}");
+    assert!(unlisted.is_empty(), "UNSAFE.md has no reason for the unsafe code of {unlisted:#?}");
     let stale: Vec<_> =
         listed.iter().filter(|entry| !found.iter().any(|file| file.starts_with(entry.as_str()))).collect();
-    assert!(stale.is_empty(), "DESIGN.md lists files without unsafe code: {stale:#?}");
+    assert!(stale.is_empty(), "UNSAFE.md lists files without unsafe code: {stale:#?}");
 }

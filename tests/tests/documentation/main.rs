@@ -28,7 +28,7 @@ fn book() -> Vec<PathBuf> {
 
 /// All documents that are checked.
 fn documents() -> Vec<Page> {
-    let others = ["README.md", "DESIGN.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    let others = ["README.md", "DESIGN.md", "UNSAFE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
     book().iter().chain(&others).map(|path| Page::read(path)).collect()
 }
 
