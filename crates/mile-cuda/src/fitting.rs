@@ -13,6 +13,7 @@ use crate::vectors::stride;
 
 /// How many of several jobs fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fitting {
     /// How many jobs fit, at least one: whether that one does is found out when it is opened.
     pub jobs: usize,

@@ -22,6 +22,7 @@ const SHARE: f64 = 0.05;
 
 /// Estimates of a plan's problem, with its first seed, at its starting point.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ProblemEstimate {
     /// The smoothness constant L.
     pub smoothness: Smoothness,

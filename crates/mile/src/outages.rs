@@ -21,6 +21,7 @@ pub struct Outages {
 
 /// Bursts of loss on an edge: Gilbert's model, and with a drop rate outside bursts that of Gilbert and Elliott.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Bursts {
     /// When bursts begin and end.
     pub during: Outages,

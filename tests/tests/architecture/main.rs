@@ -2,6 +2,7 @@
 
 mod enums;
 mod modules;
+mod structs;
 mod tokens;
 mod unsafe_code;
 

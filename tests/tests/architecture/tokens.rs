@@ -5,7 +5,8 @@ pub(crate) fn tokens(text: &str) -> Vec<String> {
     without_tests(all_tokens(text))
 }
 
-fn all_tokens(text: &str) -> Vec<String> {
+/// The code with its tests, without comments.
+pub(crate) fn all_tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -5,8 +5,9 @@
 //! [model of time](crate::readiness), or a [log](read_log) of an earlier run. Pairings of different agents can be carried out together or one
 //! after the other with the same bits.
 //!
-//! A round is N/2 pairings of N agents, rounded down in total: on average an agent takes part in one exchange in a round. After a round the vectors of
-//! each agent are those right after its own last exchange.
+//! A round is N/2 pairings of N agents, rounded down in total: on average an agent takes part in one exchange in a round. An agent's local
+//! steps are carried out just before its exchange, so after a round the vectors of each agent are those right after its own last exchange: a
+//! state consists of whole pairings and needs nothing else.
 
 mod log;
 
@@ -30,6 +31,7 @@ pub struct Pairing {
 
 /// The local steps of an agent before an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DueSteps {
     /// The agent.
     pub agent: usize,
@@ -41,6 +43,7 @@ pub struct DueSteps {
 
 /// Pairings that have no agent in common, so that they are carried out together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Turn {
     /// The two agents of each.
     pub pairs: Vec<[usize; 2]>,
@@ -69,13 +72,13 @@ impl std::fmt::Debug for Pairings {
     }
 }
 
-/// How many pairings there are in so many rounds.
+/// How many pairings there are in this many rounds.
 pub fn pairings_in(rounds: u64, agents: usize) -> u64 {
     (u128::from(rounds) * agents as u128 / 2) as u64
 }
 
 impl Pairings {
-    /// Pairings of so many agents, in the order in which they begin.
+    /// Pairings of this many agents, in the order in which they begin.
     pub fn new(agents: usize, source: impl Iterator<Item = Pairing> + Send + 'static) -> Self {
         Self {
             agents: agents as u64,
