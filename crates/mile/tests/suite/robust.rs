@@ -197,25 +197,20 @@ fn what_cannot_be_protected_is_refused_by_name() {
     let ring = ring(Rule::Metropolis);
     let complete = network(Topology::Complete, AGENTS, Rule::Metropolis);
     let refused = |name: &str, parameters: Parameters, network: &Network| {
-        let error = catalogue::find(name).unwrap().build(&parameters, network, 0).unwrap_err();
-        (error.parameter, error.to_string())
+        catalogue::find(name).unwrap().build(&parameters, network, 0).unwrap_err().parameter
     };
     let clip = |byzantine| Robust::Clip { byzantine };
     for by in [clip(1), Robust::TrimmedMean { byzantine: 1 }] {
-        let (key, text) = refused("local-dsgd", with(by, tau(5)), &ring);
-        assert_eq!(key, "exchange.byzantine");
-        assert!(text.contains("agent 0 has 2"), "{text}");
-        let (key, text) = refused("mile", with(by, tau(5)), &complete);
-        assert_eq!(key, "exchange");
-        assert!(text.contains("would not sum to zero"), "{text}");
+        assert_eq!(refused("local-dsgd", with(by, tau(5)), &ring), "exchange.byzantine");
+        assert_eq!(refused("mile", with(by, tau(5)), &complete), "exchange");
     }
-    assert_eq!(refused("dsgd", with(clip(4), Parameters::default()), &complete).0, "exchange.byzantine");
+    assert_eq!(refused("dsgd", with(clip(4), Parameters::default()), &complete), "exchange.byzantine");
     let varying = complete.clone().with_time_varying(TimeVarying::RandomMatching).unwrap();
-    assert_eq!(refused("local-dsgd", with(clip(1), tau(5)), &varying).0, "exchange.byzantine");
+    assert_eq!(refused("local-dsgd", with(clip(1), tau(5)), &varying), "exchange.byzantine");
     for bad in [0.0, -1.0, f64::NAN] {
-        assert_eq!(refused("mile", with(Robust::Threshold(bad), tau(5)), &ring).0, "exchange.threshold");
+        assert_eq!(refused("mile", with(Robust::Threshold(bad), tau(5)), &ring), "exchange.threshold");
     }
     let compressed = Parameters { compression: Some(Compression::EightBit), ..tau(5) };
-    assert_eq!(refused("local-dsgd", with(clip(1), compressed), &complete).0, "exchange");
-    assert_eq!(refused("mile", with(Robust::Threshold(1.0), adaptive(5, 0.1, 0.8)), &ring).0, "exchange");
+    assert_eq!(refused("local-dsgd", with(clip(1), compressed), &complete), "exchange");
+    assert_eq!(refused("mile", with(Robust::Threshold(1.0), adaptive(5, 0.1, 0.8)), &ring), "exchange");
 }

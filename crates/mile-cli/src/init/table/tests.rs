@@ -39,7 +39,7 @@ fn the_loss_follows_from_the_target() {
 fn a_first_line_without_names_is_refused() {
     let of =
         |header: &str, cells: usize| written(&rows(header, |k| vec![k.to_string(); cells].join(",")), None);
-    assert!(of("5.1,3.5,0.2", 3).unwrap_err().contains("only numbers"));
+    assert!(of("a,b,c", 3).is_ok() && of("5.1,3.5,0.2", 3).is_err());
     assert!(of("a b c", 1).unwrap_err().contains("\"a b c\""));
     // As pandas writes frames without names of columns.
     assert_eq!(of("0,1,2", 3).unwrap()["problem"]["target"].as_str(), Some("2"));
