@@ -239,7 +239,7 @@ def problem(agents):
 def test_what_an_objective_remembers_is_part_of_its_state(place: Path) -> None:
     path = write(place, REMEMBERING, "problem", "")
     here = mile.run(path, rounds=400, seeds=[0, 1], out="here")
-    assert not np.array_equal(here.x(seed=0), np.zeros((3, 2))) and np.array_equal(here.x(seed=0), here.x(seed=1)), "it begins anew with each job"
+    assert not np.array_equal(here.x(seed=0), np.zeros((3, 2))) and np.array_equal(here.x(seed=0), here.x(seed=1)), "it starts from nothing with each job"
     assert sorted(here.state()) == ["c", "x"], "it is no vector"
     mile.run(path, rounds=150, out="parts")
     assert np.array_equal(mile.run(path, rounds=400, out="parts", resume=True).x(), here.x(seed=0))

@@ -20,7 +20,7 @@ use crate::invite::printable;
 use crate::{CommandLine, output};
 
 /// Opens an invitation that mile invite has written: makes the folder of the new agent, with its own key, checks its data, and writes
-/// the answer to be sent back. When that was accepted, start the agent with mile agent.
+/// the answer to be sent back. When it has been accepted, start the agent with mile agent.
 #[derive(Args)]
 pub(crate) struct JoinArguments {
     /// The invitation
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &JoinArguments, line: &CommandLine) -> anyhow::Resu
     let folder = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("agent-{id}")));
     let file = folder.join("agent.toml");
     if file.exists() {
-        let problem = "has the file of an agent already; choose another folder with --out";
+        let problem = "already has the file of an agent; choose another folder with --out";
         return Err(LabError::Directory { path: folder, problem: problem.into() }.into());
     }
     let address = address(arguments, &table)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &JoinArguments, line: &CommandLine) -> anyhow::Resu
     output::print(&format!(
         "{}: agent {id} of the run {}, invited by the owner of the key {signer}\n\
          its own key: {}\n\
-         Send {} to whoever has invited you, and tell them your key in another way. When they have accepted it: mile agent {}\n",
+         Send {} to whoever invited you, and tell them your key in another way. When they have accepted it, run: mile agent {}\n",
         folder.display(),
         printable(&name),
         key.public(),
@@ -140,7 +140,7 @@ fn address(arguments: &JoinArguments, table: &Table) -> Result<Option<String>, L
         Some(neighbour) => {
             let id = neighbour.get("id").map(ToString::to_string).unwrap_or_default();
             let problem = format!(
-                "expected an address at which agent {id} reaches the new agent, because the invitation has none of agent {id}; add --host HOST:PORT"
+                "expected an address at which agent {id} reaches the new agent, because the invitation has no address of agent {id}; add --host HOST:PORT"
             );
             Err(LabError::config("--host", problem))
         }

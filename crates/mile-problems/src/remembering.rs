@@ -7,7 +7,7 @@ use crate::error::LabError;
 
 /// Objectives whose gradients leave something behind that later losses or gradients depend on, such as the statistics of batch norms.
 ///
-/// It is part of an agent's state: it begins anew with each job, and is written and restored with the vectors.
+/// It is part of an agent's state: it starts from nothing with each job, and is written and restored with the vectors.
 pub trait Remembering: Send + Sync {
     /// What an agent remembers now.
     ///
@@ -37,7 +37,7 @@ pub fn memories(
     agents.into_iter().map(|agent| Ok((agent, remembering.memory(agent)?))).collect()
 }
 
-/// Lets these agents continue with what is in `memories`, or, without it, begin anew.
+/// Lets these agents continue with what is in `memories`, or, without it, start from nothing.
 ///
 /// # Errors
 /// If the bytes are not those of such objectives, or if those of an agent are missing.

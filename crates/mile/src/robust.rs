@@ -29,14 +29,14 @@ use crate::sparse::SparseRows;
 pub enum Robust {
     /// Each agent shortens the differences to its farthest neighbours.
     Clip {
-        /// The most malicious neighbours that an agent may have.
+        /// The largest number of malicious neighbours that an agent may have.
         byzantine: usize,
     },
     /// Both ends of an edge shorten their difference to this norm.
     Threshold(f64),
     /// Each agent leaves out the extreme elements.
     TrimmedMean {
-        /// The most malicious neighbours that an agent may have.
+        /// The largest number of malicious neighbours that an agent may have.
         byzantine: usize,
     },
 }
@@ -52,7 +52,7 @@ impl std::fmt::Display for Robust {
 }
 
 impl Robust {
-    /// The most malicious neighbours it is made for, if it is made for a number of them.
+    /// The largest number of malicious neighbours it is made for, if it is made for a number of them.
     pub fn byzantine(self) -> Option<usize> {
         match self {
             Self::Clip { byzantine } | Self::TrimmedMean { byzantine } => Some(byzantine),

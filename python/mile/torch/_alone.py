@@ -60,7 +60,7 @@ class Alone:
         return room.getvalue()
 
     def recall(self, agent: int, memory: bytes | None) -> None:
-        """Continues with what the agent remembered, or begins anew."""
+        """Continues with what the agent remembered, or starts from nothing."""
         self._models.pop(agent, None)
         if memory is None:
             return

@@ -296,7 +296,7 @@ class Problem:
         return self._evaluator.alone.memory(agent)
 
     def recall(self, agent: int, memory: bytes | None) -> None:
-        """Continues with what an agent remembered, or begins anew."""
+        """Continues with what an agent remembered, or starts from nothing."""
         self._evaluator.alone.recall(agent, memory)
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ impl Program {
         while !help.subcommands.is_empty() {
             let Some(word) = words.as_slice().first().filter(|word| !word.starts_with('-')) else { break };
             if !help.subcommands.contains(word) {
-                return Some(format!("'{word}' is none of {}", help.subcommands.join(", ")));
+                return Some(format!("'{word}' is not one of {}", help.subcommands.join(", ")));
             }
             if word == "help" {
                 return self.problem(&words.as_slice()[1..]);
@@ -53,7 +53,7 @@ impl Program {
         let is_flag = |word: &&String| word.starts_with('-') && word.len() > 1;
         let name = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
         let unknown = words.filter(is_flag).map(name).find(|flag| !help.flags.contains(flag))?;
-        Some(format!("'{unknown}' is none of {}", help.flags.join(", ")))
+        Some(format!("'{unknown}' is not one of {}", help.flags.join(", ")))
     }
 
     fn help(&self, command: &[String]) -> Help {

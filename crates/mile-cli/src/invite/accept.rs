@@ -101,7 +101,10 @@ fn edited(member: &Member, answer: &Answer, line: &CommandLine) -> Result<String
     let failed = |problem: String| LabError::Directory { path: file.clone(), problem };
     if member.spec.name != answer.run {
         let runs = (printable(&answer.run), &member.spec.name);
-        return Err(failed(format!("the answer is for the run {}, this agent is of {}", runs.0, runs.1)));
+        return Err(failed(format!(
+            "the answer is for the run {}, but this agent belongs to {}",
+            runs.0, runs.1
+        )));
     }
     let me = member.config.id;
     let mut table = member.table()?;
@@ -114,7 +117,7 @@ fn edited(member: &Member, answer: &Answer, line: &CommandLine) -> Result<String
     match member.config.neighbours.get(&agent) {
         Some(known) if known.key != key => {
             return Err(failed(format!(
-                "agent {agent} is listed with the key {} already, and the answer has another one; put that in its place by hand if it is right",
+                "agent {agent} is already listed with the key {}, and the answer has another one; if the new one is right, replace the old one by hand",
                 known.key
             )));
         }

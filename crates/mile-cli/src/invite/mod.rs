@@ -142,7 +142,8 @@ fn members(folders: &[PathBuf], line: &CommandLine) -> Result<Vec<Member>, LabEr
     match members.iter().find(|member| member.spec.name != run) {
         None => Ok(members),
         Some(other) => {
-            let problem = format!("is of the run {}, not {run}; give folders of one run", other.spec.name);
+            let problem =
+                format!("belongs to the run {}, not to {run}; give folders of one run", other.spec.name);
             Err(LabError::Directory { path: other.folder.clone(), problem })
         }
     }
@@ -271,7 +272,7 @@ impl Known {
         let neighbour = |(id, edge): (&usize, &Edge)| {
             let unknown = || {
                 let problem = format!(
-                    "the key of agent {id} is in no file here; give its folder or that of a neighbour of it too, or choose other neighbours"
+                    "no file here has the key of agent {id}; give its folder or that of one of its neighbours too, or choose other neighbours"
                 );
                 LabError::config("--neighbours", problem)
             };

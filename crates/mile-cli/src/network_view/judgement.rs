@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use super::Layout;
 
-/// So many intervals without a notice, and an agent is silent; half as many, and it is down if its neighbours say that they have no
+/// After this many intervals without a notice an agent is silent; after half as many it is down, if its neighbours say that they have no
 /// connection with it.
 const SILENT: f64 = 5.0;
 /// Most lines about connections.
 const NOTES: usize = 8;
 
-/// The network as the agents see it that have answered, or have left a status behind when they ended.
+/// The network as seen by the agents that have answered, or left a status behind when they ended.
 pub(crate) fn view(answers: &[(Status, bool)], layout: Option<&Layout>) -> NetworkView {
     let latest = latest(answers);
-    // An agent that joins stands at its round from the beginning.
+    // The round of an agent that joins is that of its event from the beginning.
     let has_begun = |posted: &&Posted| {
         let joins = layout.and_then(|layout| {
             let event = layout.membership.comes_with(posted.notice.agent)?;
@@ -76,7 +76,7 @@ fn latest(answers: &[(Status, bool)]) -> BTreeMap<usize, Posted> {
     latest
 }
 
-/// The agents that take part after so many rounds, and their edges.
+/// The agents that take part after this many rounds, and their edges.
 fn network(
     latest: &BTreeMap<usize, Posted>,
     layout: Option<&Layout>,

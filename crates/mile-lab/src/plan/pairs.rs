@@ -102,7 +102,7 @@ pub(super) fn choose_weights(
     for (key, given) in [("xi", algorithm.xi), ("gamma", algorithm.gamma)] {
         if let Some(word) = word(given) {
             let expected =
-                "a number in (0, 1], or none, with exchange = \"pairs\"; the words are about rounds";
+                "a number in (0, 1], or none, with exchange = \"pairs\"; words apply to rounds only";
             return Err(LabError::expected(format!("algorithm[{index}].{key}"), expected, word));
         }
     }

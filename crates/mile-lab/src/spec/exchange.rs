@@ -34,7 +34,7 @@ fn robust(inner: Section) -> Result<Robust, LabError> {
     let byzantine = inner.whole("byzantine", "a whole number of malicious neighbours")?;
     let threshold = inner.number("threshold", "a positive number")?;
     if let (true, Some(threshold)) = (trims, threshold) {
-        let expected = "none with \"trimmed-mean\", which compares elements and no distances";
+        let expected = "none with \"trimmed-mean\", which compares elements, not distances";
         return Err(LabError::expected(inner.path("threshold"), expected, threshold));
     }
     let found = match (byzantine, threshold) {

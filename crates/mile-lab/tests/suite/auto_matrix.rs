@@ -196,7 +196,7 @@ impl Data {
         [above / (self.values[0] - self.values[1]), disagreement]
     }
 
-    /// The errors of a run when it has converged, or their means over the second half of so many rounds.
+    /// The errors of a run when it has converged, or their means over the second half of this many rounds.
     fn run(&self, plan: &Plan, step_size: f64, rounds: usize) -> (usize, [f64; 2]) {
         let method = plan.method(plan.jobs()[0]).unwrap();
         let start = vec![0.0; self.agents * self.table.dim()];

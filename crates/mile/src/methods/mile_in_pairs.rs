@@ -70,7 +70,7 @@ impl MileInPairs {
             return Err(check.refuse("compression", by, expected));
         }
         if let Some(by) = parameters.robust {
-            let expected = "\"pairs\" or a rule, and not both; robust exchanges are made in rounds";
+            let expected = "\"pairs\" or a rule, but not both; robust exchanges are made in rounds";
             return Err(check.refuse("exchange", by, expected));
         }
         if let Some(rounds) = parameters.local.share_moments {

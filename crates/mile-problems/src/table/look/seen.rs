@@ -28,7 +28,7 @@ pub(super) struct Seen {
     /// Plain finite numbers, and those among them that are whole.
     plain: u64,
     whole: u64,
-    /// Plain numbers that are none with a decimal comma.
+    /// Plain numbers that could not be read with a decimal comma.
     not_comma: u64,
     largest: f64,
     sum: f64,
@@ -36,7 +36,7 @@ pub(super) struct Seen {
     zeros: u64,
     numbers: Distinct,
     words: HashMap<String, (u64, FilePlace)>,
-    /// Words that were one too many for the list.
+    /// Words for which the list had no room.
     beyond: Tally,
 }
 

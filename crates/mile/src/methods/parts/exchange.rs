@@ -131,7 +131,7 @@ impl Exchange {
                 Err(check.refuse("exchange.threshold", most, "a positive number"))
             }
             Robust::Clip { .. } | Robust::TrimmedMean { .. } if corrects => {
-                let expected = "{ robust = \"clip\", threshold } with this method; an agent that finds its own threshold treats an edge unlike its neighbour, so corrections would not sum to zero, and the run would end at a wrong point without any attack. local-dsgd takes this rule";
+                let expected = "{ robust = \"clip\", threshold } with this method; agents that find their own thresholds treat the two ends of an edge differently, so corrections would not sum to zero, and the run would end at a wrong point even without an attack. local-dsgd supports this rule";
                 Err(check.refuse("exchange", by, expected))
             }
             by => Ok(Self::Robust(by)),
