@@ -4,7 +4,7 @@
     python3 bench/promises/run.py [--mile PROGRAM] [--only NAME] [--scale FACTOR] [--out DIR]
 
 Each experiment is tried out and then run, and the ratios promised/taken are printed. Time should be within a factor of two
-(less than 1 s counts as 1 s, promised or taken), memory within 1.3, and bytes equal, as far as they are printed. Also prints the share of a job's time that
+(less than 1 s counts as 1 s, promised or taken; "at most" is an upper bound, which the run should not exceed by more), memory within 1.3, and bytes equal, as far as they are printed (or fewer than "at most"). Also prints the share of a job's time that
 evaluations take, which should be below a fifth. Needs Python and, without --mile, cargo. Run it alone on the machine.
 """
 
@@ -28,6 +28,7 @@ from rivals import cpu_model  # noqa: E402 (the folder above has to be known fir
 FIVE = "".join(
     f'[[algorithm]]\nname = "{name}"\nstep_size = 0.02\n' for name in ["mile", "k-gt", "led", "nids", "local-dsgd"]
 )
+EXACT = "".join(f'[[algorithm]]\nname = "{name}"\nstep_size = "auto"\n' for name in ["mile", "k-gt"])
 ADAPTIVE = '[[algorithm]]\nname = "mile"\nstep_size = 0.02\nxi = "adaptive"\n'
 
 
@@ -51,6 +52,10 @@ def experiments(scale):
         "least-squares": (rounds(3000) + network + table("least-squares") + FIVE, (300_000, 20)),
         "softmax": (rounds(200) + network + table("softmax") + FIVE, (50_000, 30)),
         "images": (rounds(20) + network + '[problem]\nkind = "images"\n' + FIVE, None),
+        # All rounds would take far longer than those until it has converged.
+        "stopped": ("rounds = 1_000_000\nstop = { grad_norm = 1e-6, consensus = 1e-12 }\n" + network + quadratic(20) + EXACT, None),
+        # Most of the time is that of checks, and no job converges.
+        "checked": (rounds(300) + "stop = { grad_norm = 1e-12, every = 1 }\n" + network + table("logistic", "batch = 32") + FIVE, (100_000, 20)),
         "sweep": (rounds(300) + network + quadratic(2000) + FIVE + "[sweep]\nstep_size = [0.01, 0.02, 0.05]\n", None),
     }
 
@@ -81,22 +86,34 @@ def taken(command, folder):
 
 
 def promised(text):
-    """Seconds, bytes of memory, bytes to be sent, and the share of evaluations in a dry run."""
+    """Seconds, whether they are "at most", bytes of memory, bytes to be sent, whether they are "at most", and the share of evaluations."""
     number, unit = re.search(r"^memory: about ([\d.]+) (\w+)", text, re.M).groups()
     memory = float(number) * {"MB": 1e6, "GB": 1e9, "TB": 1e12}[unit]
+    at_most = False
     if re.search(r"^time: less than", text, re.M):
         seconds = 1.0
     else:
-        number, unit = re.search(r"^time: about ([\d.]+) (\w+)", text, re.M).groups()
+        most, number, unit = re.search(r"^time: (at most )?about ([\d.]+) (\w+)", text, re.M).groups()
+        at_most = most is not None
         seconds = float(number) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[unit]
-    sent = re.search(r"sent by all agents in all runs: ([\d.,]+ \w+)", text)[1]
-    return seconds, memory, sent, int(re.search(r"evaluations (\d+)%", text)[1])
+    most, sent = re.search(r"sent by all agents in all runs: (at most )?([\d.,]+ \w+)", text).groups()
+    share = int(re.search(r"evaluations(?: and checks)? (\d+)%", text)[1])
+    return seconds, at_most, memory, sent, most is not None, share
 
 
 def in_words(count):
     """A number of bytes as a dry run prints it."""
     power = max(0, (int(count).bit_length() - 1) // 10)
     return f"{int(count)} B" if power == 0 else f"{count / 2 ** (10 * power):.2f} {'KMGT'[power - 1]}iB"
+
+
+def compared(said, really, at_most):
+    """How the number of bytes that was said compares with that of the run."""
+    if said == in_words(really):
+        return "equal"
+    number, unit = said.split()
+    most = float(number.replace(",", "")) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit)
+    return "fewer" if at_most and really < most else "differ"
 
 
 def bytes_sent(run):
@@ -128,18 +145,18 @@ def main():
                 write_table(folder / "all.csv", *shape, re.search(r'loss = "(.*)"', text)[1])
             command = [str(program.resolve()), "run", "experiment.toml"]
             trying, _, plan = taken([*command, "--dry-run"], folder)
-            seconds, memory, sent, share = promised(plan)
+            seconds, at_most, memory, sent, at_most_sent, share = promised(plan)
             time_taken, peak, _ = taken([*command, "--out", "run", "--quiet"], folder)
             really = bytes_sent(folder / "run")
         row = {
-            "name": name, "seconds": [seconds, time_taken], "bytes of memory": [memory, peak],
+            "name": name, "seconds": [seconds, time_taken], "at most": at_most, "bytes of memory": [memory, peak],
             "bytes sent": [sent, in_words(really), really], "share of evaluations": share / 100, "seconds of the dry run": trying,
         }
         found.append(row)
         ratios = seconds / max(time_taken, 1.0), memory / peak
         print(
-            f"{name:14} {seconds:8.1f} {time_taken:8.2f} {ratios[0]:6.2f} {memory / 1e6:6.0f} {peak / 1e6:6.0f} {ratios[1]:6.2f}"
-            f" {'equal' if sent == in_words(really) else 'differ':>7} {share:9}%",
+            f"{name:14} {'<' if at_most else ' '}{seconds:7.1f} {time_taken:8.2f} {ratios[0]:6.2f} {memory / 1e6:6.0f} {peak / 1e6:6.0f} {ratios[1]:6.2f}"
+            f" {compared(sent, really, at_most_sent):>7} {share:9}%",
             flush=True,
         )
     if given.out:

@@ -37,6 +37,8 @@ pub(crate) fn of_run(
     Ok(format!("{text}{across}{advice}{needs}"))
 }
 
+/// Before what a run takes that may reach its `stop` before its last round.
+const AT_MOST: &str = "at most ";
 const NOT_TRIED: &str = "memory and time: not estimated with several processes\n";
 
 /// About all points of a sweep.
@@ -44,6 +46,7 @@ pub(crate) fn of_sweep(sweep: &SweepPlan, place: &Place) -> Result<String, LabEr
     let count = sweep.points.len();
     let some = count.div_ceil(POINTS_TRIED);
     let (mut runs, mut bytes, mut rows, mut across) = (0, 0, Vec::new(), String::new());
+    let mut at_most = "";
     let (mut preparing, mut tried) = (Duration::ZERO, Vec::new());
     for (k, point) in sweep.points.iter().enumerate() {
         let begun = Instant::now();
@@ -56,6 +59,9 @@ pub(crate) fn of_sweep(sweep: &SweepPlan, place: &Place) -> Result<String, LabEr
         if k == 0 {
             across = place.describe(&plan);
         }
+        if plan.spec.stop.is_some() {
+            at_most = AT_MOST;
+        }
         if k.is_multiple_of(some) && !place.is_shared() {
             let one = rehearse(&plan, TRIED / count.min(POINTS_TRIED) as u32)?;
             tried.push(if tried.is_empty() { one.with_figures(&plan) } else { one });
@@ -64,7 +70,11 @@ pub(crate) fn of_sweep(sweep: &SweepPlan, place: &Place) -> Result<String, LabEr
     let header = ["point", "to be sent", "  values"].map(str::to_owned).to_vec();
     let table = TextTable { header, rows };
     let mut text = format!("{}: {count} points, {runs} runs in all\n{table}\n", sweep.name());
-    let _ = writeln!(text, "bytes to be sent by all agents in all runs: {}\n{across}", HumanBytes(bytes));
+    let _ = writeln!(
+        text,
+        "bytes to be sent by all agents in all runs: {at_most}{}\n{across}",
+        HumanBytes(bytes)
+    );
     match Rehearsal::mean(&tried) {
         None => text.push_str(NOT_TRIED),
         // Points are checked before the first one is run, and planned again when their turn comes.
@@ -86,7 +96,11 @@ fn needs(tried: &Rehearsal, seconds: f64) -> String {
         Some(bytes) => format!("about {} at the peak", room::words(bytes as f64)),
         None => "not known on this system".into(),
     };
-    format!("memory: {memory}\ntime: {} on this machine ({tried})\n", in_words(seconds))
+    let (at_most, less) = match tried.is_most && seconds >= 1.0 {
+        true => (AT_MOST, ", less if a job reaches its stop before its last round"),
+        false => ("", ""),
+    };
+    format!("memory: {memory}\ntime: {at_most}{} on this machine{less} ({tried})\n", in_words(seconds))
 }
 
 /// What each job will cost.
@@ -163,7 +177,9 @@ fn describe(plan: &Plan) -> Result<String, LabError> {
     let rows = spec.algorithms.iter().enumerate().map(row).collect();
     let _ = writeln!(text, "{}", TextTable { header, rows });
     let (jobs, total) = (plan.jobs().len(), HumanBytes(to_be_sent(&tallies)));
-    let _ = writeln!(text, "{jobs} runs in all; bytes to be sent by all agents in all runs: {total}\n");
+    let at_most = if spec.stop.is_some() { AT_MOST } else { "" };
+    let _ =
+        writeln!(text, "{jobs} runs in all; bytes to be sent by all agents in all runs: {at_most}{total}\n");
     let _ = writeln!(text, "# resolved experiment\n{}", spec.to_table());
     Ok(text)
 }

@@ -8,6 +8,9 @@
 //! * Changes of up to a thousandth of the loss's whole range in the run are ignored.
 //! * The gradient norm is still falling if its last quarter is, in the same way, below the quarter before, by a tenth or more: a run that
 //!   converges slowly, with a loss whose changes are too small to count, is told from one that has come to rest beside the solution.
+//! * The agents disagree ever more if the root of the consensus error is, in the same way, above the quarter before, by a tenth or more,
+//!   and above a tenth of the largest recorded: rounding errors may grow. Whatever their trend, agents are far from their average if the
+//!   mean loss of their own models is nearer to the largest recorded loss of the average than to the smallest.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +21,13 @@ const LEAST_NOISY: usize = 3;
 /// A change of the loss smaller than this share of its whole range does not count, and a job has settled once its loss stays so
 /// close to its last one.
 const SETTLED: f64 = 1e-3;
-/// A gradient norm whose mean over the last quarter is above this share of that over the quarter before counts as level.
+/// A gradient norm whose mean over the last quarter is above this share of that over the quarter before counts as level, and so does the
+/// root of a consensus error.
 const SHRINKS: f64 = 0.9;
 /// A job whose gradient norm is still above this share of its start is far from converged.
 const FAR: f64 = 0.1;
+/// Own models whose loss is above that of their average by this share of its range in the run are far from it.
+const APART: f64 = 0.5;
 
 /// Where the loss was going at the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +58,13 @@ pub struct Ending {
     /// The root of the consensus error, divided by that of the largest recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disagreement_left: Option<f64>,
+    /// Where that root was going; none if there are too few records to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<Trend>,
+    /// By how much the mean loss of the agents' own models is above that of their average, divided by the latter's range in the run;
+    /// none if it did not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_excess: Option<f64>,
     /// Where the loss of the average model was going; none if there are too few records to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Trend>,
@@ -68,12 +81,24 @@ impl Ending {
         small(self.gradient_left) && small(self.disagreement_left)
     }
 
+    /// Whether the agents were still moving away from each other.
+    pub(crate) fn disagree_ever_more(&self) -> bool {
+        self.disagreement == Some(Trend::Rising) && self.disagreement_left.is_some_and(|left| left > FAR)
+    }
+
+    /// Whether the agents' own models are far worse than their average.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.own_excess.is_some_and(|excess| excess > APART)
+    }
+
     /// What shows that a job was far from converged when it ended, in a few words.
     pub fn far(&self) -> Option<String> {
         match (self.loss, self.gradient_left) {
             (Some(Trend::Falling), _) => Some("loss still falling".into()),
             (Some(Trend::Rising), _) => Some("loss rising".into()),
             (_, Some(left)) if left > FAR => Some(format!("|\u{2207}f| {} of its start", share(left))),
+            _ if self.disagree_ever_more() => Some("consensus error rising".into()),
+            _ if self.are_apart() => Some("own models far from their average".into()),
             _ if self.stop_reached == Some(false) => Some("stop not reached".into()),
             _ => None,
         }
@@ -98,6 +123,7 @@ pub(crate) struct History(Vec<Glance>);
 struct Glance {
     round: u64,
     loss: f64,
+    own_loss: f64,
     gradient: Option<f64>,
     disagreement: f64,
 }
@@ -114,6 +140,7 @@ impl History {
         self.0.push(Glance {
             round: record.round,
             loss: record.loss,
+            own_loss: record.local_loss,
             gradient: record.grad_norm_sq.map(f64::sqrt),
             disagreement: record.consensus_error.sqrt(),
         });
@@ -128,8 +155,10 @@ impl History {
         Ending {
             stop_reached: None,
             gradient_left: gradients.and_then(|(first, last)| left(last, first)),
-            gradient: gradient_trend(&kept, is_noisy),
+            gradient: root_trend(&kept, is_noisy, |glance| glance.gradient),
             disagreement_left: left(last.disagreement, most),
+            disagreement: root_trend(&kept, is_noisy, |glance| Some(glance.disagreement)),
+            own_excess: Some((last.own_loss - last.loss) / range(&kept)).filter(|excess| excess.is_finite()),
             loss: loss_trend(&kept, is_noisy),
             settled: settled(&kept),
         }
@@ -159,9 +188,10 @@ fn loss_trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
     trend(kept, is_noisy, |glance| Some(glance.loss), |before, after| (before - after).abs() > least)
 }
 
-fn gradient_trend(kept: &[Glance], is_noisy: bool) -> Option<Trend> {
+/// The trend of a norm, or of the root of a mean square.
+fn root_trend(kept: &[Glance], is_noisy: bool, root: fn(&Glance) -> Option<f64>) -> Option<Trend> {
     let counts = |before: f64, after: f64| before.min(after) < SHRINKS * before.max(after);
-    trend(kept, is_noisy, |glance| glance.gradient, counts)
+    trend(kept, is_noisy, root, counts)
 }
 
 /// Where a value was going in the last quarter of the rounds; `counts`: whether the difference of the means of two quarters does.
@@ -240,6 +270,50 @@ mod tests {
         assert_eq!(of(|round| if round == 50 { f64::NAN } else { 1.0 }), None);
         let unknown: Vec<Record> = (0..9).map(|round| record("a", 0, round, 1.0)).collect();
         assert_eq!(History::of(&unknown).ending(0, false).gradient, None);
+    }
+
+    #[test]
+    fn agents_that_move_away_from_each_other_are_far_from_converged() {
+        // The loss of the average has settled, and its gradient has vanished.
+        let of = |error: fn(u64) -> f64| {
+            let at = |round| {
+                let loss = if round == 0 { 2.0 } else { 1.0 };
+                Record {
+                    grad_norm_sq: Some(if round == 0 { 1.0 } else { 1e-6 }),
+                    consensus_error: error(round),
+                    ..record("a", 0, round, loss)
+                }
+            };
+            History::of(&(0..=100).step_by(5).map(at).collect::<Vec<_>>()).ending(0, true)
+        };
+        let growing = of(|round| 1.05f64.powi(round as i32));
+        assert_eq!(growing.disagreement, Some(Trend::Rising));
+        assert_eq!(growing.far().unwrap(), "consensus error rising");
+        for (name, harmless) in [
+            ("falling", of(|round| 0.9f64.powi(round as i32))),
+            ("level", of(|round| 1.0 - 0.5f64.powi(round as i32))),
+            ("noise", of(|round| 2.0 + ((round * round) as f64).sin())),
+            (
+                "rounding errors",
+                of(|round| if round == 5 { 1.0 } else { 1e-30 * 1.05f64.powi(round as i32) }),
+            ),
+        ] {
+            assert_eq!(harmless.far(), None, "{name}: {harmless:?}");
+        }
+    }
+
+    #[test]
+    fn own_models_far_worse_than_their_average_are_far_from_converged() {
+        let of = |own_loss: f64| {
+            let start = record("a", 0, 0, 2.0);
+            let end = Record { local_loss: own_loss, ..record("a", 0, 10, 1.0) };
+            History::of(&[start, end]).ending(0, false)
+        };
+        let (near, apart) = (of(1.25), of(1.75));
+        assert_eq!((near.own_excess, near.far()), (Some(0.25), None));
+        assert_eq!(apart.far().unwrap(), "own models far from their average");
+        let still = [0, 1].map(|round| Record { local_loss: 3.0, ..record("a", 0, round, 1.0) });
+        assert_eq!(History::of(&still).ending(0, false).own_excess, None, "no measure");
     }
 
     #[test]

@@ -108,9 +108,9 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
         let check = if rule.grad_norm.is_some() { costs.fixed } else { 0.0 };
         let left = (allowed - evaluations).max(0.0);
         let often = if check > 0.0 { rounds as f64 * check / left } else { 1.0 };
-        let often = *rule.every.get_or_insert((often.ceil() as u64).clamp(1, every));
+        rule.every.get_or_insert((often.ceil() as u64).clamp(1, every));
         // At records the gradient is measured anyway.
-        evaluations += (rounds / often).saturating_sub(rounds / every) as f64 * check;
+        evaluations += rule.checks_between_records(rounds, every) as f64 * check;
     }
     Ok(EvaluationBudget { agents, share: evaluations / (evaluations + costs.run).max(f64::MIN_POSITIVE) })
 }

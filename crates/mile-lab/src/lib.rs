@@ -70,6 +70,7 @@ mod sharing;
 pub mod spec;
 mod start;
 mod state;
+mod stopping;
 pub mod store;
 pub mod sweep;
 pub mod table;

@@ -34,7 +34,7 @@ use crate::quantity::Quantity;
 use crate::ranks::{agree, lost};
 use crate::record::Record;
 use crate::refused::invalid;
-use crate::spec::{Spec, refuse_pairs_on_a_network};
+use crate::spec::{Spec, StopRule, refuse_pairs_on_a_network};
 use crate::start;
 use crate::store::{JobStatus, Outcome, Store};
 
@@ -248,6 +248,16 @@ impl Plan {
             None => ending.is_within(vanished),
         };
         (if converged { JobStatus::Converged } else { JobStatus::LastRound }, ending)
+    }
+
+    /// Whether there is a record after a round, whatever happens.
+    pub(crate) fn is_recorded(&self, round: u64) -> bool {
+        round.is_multiple_of(self.spec.eval_every()) || round == self.spec.rounds
+    }
+
+    /// The rule of `stop`, if it is checked after a round.
+    pub(crate) fn rule_after(&self, round: u64) -> Option<StopRule> {
+        self.spec.stop.filter(|rule| self.is_recorded(round) || rule.is_checked_after(round))
     }
 
     /// Whether a quantity is recorded for the experiment's problem.

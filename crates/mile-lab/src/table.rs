@@ -88,7 +88,7 @@ pub(crate) fn status_of(outcomes: &[&Outcome], seeds: usize) -> String {
         all if all == done => parts.push(JobStatus::Converged.name().into()),
         some => parts.push(format!("{some} of {done} converged")),
     }
-    parts.extend(unconverged(outcomes.iter().copied()).find_map(|outcome| outcome.ending.far()));
+    parts.extend(far_from_converged(outcomes.iter().copied()));
     match (done, diverged) {
         (_, 0) => {}
         (0, _) => parts.push("diverged".into()),
@@ -103,6 +103,11 @@ fn unconverged<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> impl Iterator
     let left = |outcome: &Outcome| outcome.ending.gradient_left.unwrap_or(0.0);
     found.sort_by(|a, b| left(b).total_cmp(&left(a)));
     found.into_iter()
+}
+
+/// What shows that one of the jobs ended far from converged, the worst if there are several.
+pub(crate) fn far_from_converged<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> Option<String> {
+    unconverged(outcomes).find_map(|outcome| outcome.ending.far())
 }
 
 /// A sentence for each algorithm that ended far from converged: what shows it, and what may help.
@@ -126,7 +131,14 @@ pub fn ending_remarks(outcomes: &[Outcome]) -> Vec<String> {
             Some(Trend::Rising) => Some("the loss is rising".to_owned()),
             Some(Trend::Level) | None => None,
         });
-        facts.push(format!("the consensus error is {}", number(worst.last.consensus_error)));
+        let rises = if worst.ending.disagree_ever_more() { " and rising" } else { "" };
+        facts.push(format!("the consensus error is {}{rises}", number(worst.last.consensus_error)));
+        if worst.ending.are_apart() {
+            let (own, average) = (number(worst.last.local_loss), number(worst.last.loss));
+            facts.push(format!(
+                "the loss of the agents' own models is {own}, that of their average {average}"
+            ));
+        }
         let help = match loss {
             Some(Trend::Falling) => "more rounds would lower it further",
             Some(Trend::Rising) => "a smaller step size may help",
@@ -354,6 +366,12 @@ pub(crate) mod tests {
             remark.contains("0.010 of its start and still falling") && remark.contains("more rounds"),
             "{remark}"
         );
+        let apart = Ending { disagreement: Some(Trend::Rising), disagreement_left: Some(1.0), ..near };
+        let apart = Ending { own_excess: Some(7.0), ..apart };
+        let mut apart = ended("apart", 0, JobStatus::LastRound, apart);
+        (apart.last.local_loss, apart.last.consensus_error) = (7.25, 101.0);
+        let remark = ending_remarks(&[apart]).concat();
+        assert!(remark.contains("101 and rising") && remark.contains("7.250"), "{remark}");
         let text = results_text(&outcomes, 2);
         assert!(text.starts_with(&table.to_string()) && text.contains(&remarks[1]), "{text}");
         assert!(outcomes.iter().all(|outcome| {

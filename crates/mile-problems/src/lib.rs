@@ -36,7 +36,7 @@ use crate::remembering::Remembering;
 use crate::section::Section;
 
 pub use self::any::AnyProblem;
-pub use self::arrays::TrainedNetwork;
+pub use self::arrays::{ArrayLook, ArrayNumbers, TrainedNetwork};
 pub use self::error::LabError;
 pub use self::python::Factory;
 pub use self::table::{

@@ -1,5 +1,6 @@
 //! `mile init`: a commented experiment file to start from.
 
+mod arrays;
 mod table;
 
 use std::io::{ErrorKind, Write};
@@ -46,6 +47,16 @@ pub(crate) struct InitArguments {
     out: Option<PathBuf>,
 }
 
+/// An experiment file, and what was understood of the data.
+struct Understood {
+    /// The text of the file.
+    text: String,
+    /// What was understood, and why.
+    summary: String,
+    /// Whether the file has a question that must be answered first.
+    asks: bool,
+}
+
 pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
     let kind = arguments.kind.unwrap_or_else(|| match &arguments.data {
         Some(path) if is_arrays(path) => Kind::Arrays,
@@ -57,36 +68,22 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<u8> {
         Some(path) => Path::new(path.file_name().unwrap_or_default()).with_extension("toml"),
         None => format!("{}.toml", name_of(kind)).into(),
     });
-    let (mut summary, mut asks) = (String::new(), false);
-    let content = match (kind, data) {
+    let fixed = |text: &str| Understood { text: text.to_owned(), summary: String::new(), asks: false };
+    let Understood { text, summary, asks } = match (kind, data) {
         (Kind::Table, Some(path)) => {
-            let found = table::experiment(path, &quoted_path(path, &out)?, arguments.target.as_deref())?;
-            (summary, asks) = (found.summary + "\n", found.asks);
-            found.text
+            table::experiment(path, &quoted_path(path, &out)?, arguments.target.as_deref())?
         }
-        (Kind::Arrays, Some(path)) => {
-            let place = quoted_path(path, &out)?;
-            // A .npy file holds one array, and the other one is in another file.
-            let data = match path.extension().is_some_and(|extension| extension == "npy") {
-                true => format!(
-                    "inputs = {place}\ntargets = \"y.npy\"             # file with the labels or numbers"
-                ),
-                false => format!(
-                    "data = {place}    # \"agent-{{agent}}.npz\" for one file per agent\n\
-                     inputs = \"x\"                  # names of the two arrays in the file\ntargets = \"y\""
-                ),
-            };
-            include_str!("arrays.toml").replace("@NAME@", &quoted(&stem(path))).replace("@DATA@", &data)
-        }
-        (Kind::Quadratic, _) => include_str!("quadratic.toml").to_owned(),
-        (Kind::Agent, _) => include_str!("agent.toml").to_owned(),
-        _ => include_str!("images.toml").to_owned(),
+        (Kind::Arrays, Some(path)) => arrays::experiment(path, &out)?,
+        (Kind::Quadratic, _) => fixed(include_str!("quadratic.toml")),
+        (Kind::Agent, _) => fixed(include_str!("agent.toml")),
+        _ => fixed(include_str!("images.toml")),
     };
-    write_new(&out, &content)?;
+    write_new(&out, &text)?;
+    let gap = if summary.is_empty() { "" } else { "\n" };
     let command = if kind == Kind::Agent { "swarm" } else { "run" };
     let shown = out.display();
     let first = if asks { "Answer the question in it" } else { "Review it" };
-    output::print(&format!("{summary}{shown}\n{first}, then run: mile {command} {shown}\n"))?;
+    output::print(&format!("{summary}{gap}{shown}\n{first}, then run: mile {command} {shown}\n"))?;
     Ok(0)
 }
 
@@ -134,6 +131,16 @@ fn stem(path: &Path) -> String {
     let name = stem.replace(['/', '\\'], "-");
     let name = name.trim_start_matches('.');
     if name.is_empty() { "experiment".into() } else { name.to_owned() }
+}
+
+/// A key with its comment.
+fn line(key: &str, value: &str, comment: &str) -> String {
+    format!("{:<29} # {comment}", format!("{key} = {value}"))
+}
+
+/// A text for a comment or a line of a summary, which ends with its line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A text as a TOML string.

@@ -10,21 +10,11 @@ use mile_lab::error::LabError;
 use mile_lab::objectives::{ColumnLook, ColumnType, NumberFormat, TableLook};
 
 use self::choose::{Choices, ColumnUse};
-use super::{quoted, stem};
+use super::{Understood, line, one_line, quoted, stem};
 use crate::reading;
 
 const DATA_COMMENT: &str =
     "CSV, Parquet or Arrow file with named columns; \"agent-{agent}.csv\" for one file per agent";
-
-/// An experiment file, and what was understood of the data.
-pub(super) struct Understood {
-    /// The text of the file.
-    pub(super) text: String,
-    /// What was understood, and why.
-    pub(super) summary: String,
-    /// Whether the file has a question that must be answered first.
-    pub(super) asks: bool,
-}
 
 /// The experiment file of a table; `data` is the path of the data as it is written there.
 pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Result<Understood, LabError> {
@@ -74,16 +64,6 @@ pub(super) fn experiment(path: &Path, data: &str, target: Option<&str>) -> Resul
         .replace("@DIVISION@", &division);
     let asks = !questions(&look, &choices).is_empty();
     Ok(Understood { text, summary: summary(path, &look, &choices, target.is_some()), asks })
-}
-
-/// A key with its comment.
-fn line(key: &str, value: &str, comment: &str) -> String {
-    format!("{:<29} # {comment}", format!("{key} = {value}"))
-}
-
-/// A text for a comment or a line of a summary, which ends with its line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// One sentence about the file.

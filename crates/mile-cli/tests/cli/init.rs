@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn mile(folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn mile(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mile"));
     command.env("MILE_HOME", folder.join("home")).env_remove("MILE_DATA");
     command.current_dir(folder).args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -18,7 +18,7 @@ fn run(folder: &Path, file: &str) {
     run_with(folder, file, &[]);
 }
 
-fn run_with(folder: &Path, file: &str, options: &[&str]) {
+pub(crate) fn run_with(folder: &Path, file: &str, options: &[&str]) {
     let output = mile(folder, &[&["run", file], options].concat());
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -262,23 +262,53 @@ fn too_few_rows_to_hold_out_or_to_train_on_are_named() {
     assert!(code == Some(2) && said.contains("network.agents: ") && said.contains("59"), "{said}");
 }
 
+/// What the page on methods advises in the row of its first table that begins with these words: a method, and keys with their values.
+fn advised(words: &str) -> (String, toml::Table) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/methods.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = page.lines().find_map(|line| line.strip_prefix(&format!("| {words}"))).unwrap();
+    let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+    let method = quoted.iter().find(|text| !text.contains([' ', '.'])).unwrap();
+    let keys = quoted.iter().filter_map(|text| text.parse::<toml::Table>().ok());
+    ((*method).to_owned(), keys.flatten().collect())
+}
+
+#[test]
+fn methods_are_those_that_the_documentation_advises() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "t.csv", "a,b,y", |k| format!("{k},{},{}", k * k % 17, (k * 7 % 13) as f64 / 2.0));
+    for (words, arguments, expected) in [
+        ("exact gradients: a table", &["--data", "t.csv"][..], &["batch", "xi", "step_size"][..]),
+        ("a neural network", &["images"], &["momentum", "gamma"]),
+    ] {
+        let (method, keys) = advised(words);
+        assert_eq!(keys.keys().map(String::as_str).collect::<Vec<_>>(), expected, "{words}");
+        let output = mile(folder.path(), &[&["init"], arguments, &["-o", "written.toml"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let written = std::fs::read_to_string(folder.path().join("written.toml")).unwrap();
+        std::fs::remove_file(folder.path().join("written.toml")).unwrap();
+        let written: toml::Table = written.parse().unwrap();
+        let algorithm = written["algorithm"][0].as_table().unwrap();
+        assert_eq!(algorithm["name"].as_str(), Some(&*method), "{words}");
+        for (key, value) in &keys {
+            let found = algorithm.get(key).or_else(|| written["problem"].get(key)).unwrap();
+            let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+            assert!(
+                found == value || number(found).is_some_and(|n| Some(n) == number(value)),
+                "{words}: {key} = {found}"
+            );
+        }
+        let others = written["algorithm"].as_array().unwrap().iter().skip(1);
+        assert_eq!(others.map(|other| other["name"].as_str().unwrap()).collect::<Vec<_>>(), ["local-dsgd"]);
+    }
+}
+
 /// A small experiment on a file, which ends in its section `[problem]`.
 fn experiment(data: &str) -> String {
     format!(
         "rounds = 3\n[network]\nagents = 2\n[[algorithm]]\nname = 'mile'\nstep_size = 0.01\n\
          [problem]\nkind = 'table'\ndata = '{data}'\ntarget = 'y'\nloss = 'least-squares'\n"
     )
-}
-
-#[test]
-fn files_of_arrays_are_toml() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("d.npz"), "").unwrap();
-    assert!(mile(folder.path(), &["init", "--data", "d.npz"]).status.success());
-    let table: toml::Table = std::fs::read_to_string(folder.path().join("d.toml")).unwrap().parse().unwrap();
-    let problem = &table["problem"];
-    assert_eq!((problem["kind"].as_str(), problem["data"].as_str()), (Some("arrays"), Some("d.npz")));
-    assert!(problem.get("model").is_some() && problem.get("batch").is_some());
 }
 
 #[test]

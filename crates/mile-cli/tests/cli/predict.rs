@@ -193,6 +193,33 @@ fn a_row_that_lacks_a_value_has_no_prediction_and_other_faults_are_named() {
     assert!(refused(folder, &["predict", "run", "absent.csv"]).contains("absent.csv"));
 }
 
+#[test]
+fn a_word_that_was_not_in_the_training_data_belongs_to_the_category_of_missing_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut train = "colour,y\n".to_owned();
+    for k in 0..80 {
+        let (colour, y) = [("red", 1), ("green", 4), ("blue", 9), ("", 20)][k % 4];
+        writeln!(train, "{colour},{y}").unwrap();
+    }
+    std::fs::write(folder.join("train.csv"), train).unwrap();
+    std::fs::write(
+        folder.join("t.toml"),
+        "rounds = 400\n[network]\nagents = 4\n[problem]\nkind = 'table'\ndata = 'train.csv'\ntarget = 'y'\n\
+         loss = 'least-squares'\ncategorical = ['colour']\nmissing = 'category'\nintercept = true\n\
+         [[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n",
+    )
+    .unwrap();
+    said(folder, &["run", "t.toml", "--out", "run", "--quiet"]);
+    std::fs::write(folder.join("new.csv"), "colour\npink\n\"\"\nred\nblue\n").unwrap();
+    let predicted = cells(&said(folder, &["predict", "run", "new.csv"]));
+    let numbers: Vec<f64> = predicted[1..].iter().map(|row| row[0].parse().unwrap()).collect();
+    assert_eq!(numbers[0], numbers[1]);
+    for (number, expected) in numbers.iter().zip([20.0, 20.0, 1.0, 9.0]) {
+        assert!((number - expected).abs() < 0.01, "{numbers:?}");
+    }
+}
+
 /// A `.npy` file of numbers in single precision, or of labels.
 fn npy(shape: &str, dtype: &str, bytes: Vec<u8>) -> Vec<u8> {
     let head = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");

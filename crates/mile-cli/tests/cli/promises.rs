@@ -38,7 +38,9 @@ fn promised(folder: &Path) -> Needs {
     let seconds = match text.contains("\ntime: less than 1 s") {
         true => 1.0,
         false => {
-            let (number, unit) = said("time: about ");
+            let most =
+                if text.contains("\ntime: at most ") { "time: at most about " } else { "time: about " };
+            let (number, unit) = said(most);
             number.parse::<f64>().unwrap() * if unit == "min" { 60.0 } else { 1.0 }
         }
     };
@@ -111,4 +113,16 @@ fn the_memory_and_the_time_of_a_dry_run_are_those_of_the_run() {
         Some(table(30_000)),
     );
     keeps(&format!("{}{network}[problem]\nkind = 'images'\nmodel = 'linear'\n{TWO}", top(10)), None);
+}
+
+/// All rounds would take hours, and what checks cost is most of the time.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_time_of_a_dry_run_respects_stop() {
+    let network = "[network]\nagents = 8\n";
+    let exact = "[problem]\nkind = 'quadratic'\ndim = 10\n[[algorithm]]\nname = 'mile'\nstep_size = 'auto'\n";
+    keeps(&format!("rounds = 10000000\nstop = {{ grad_norm = 1e-4 }}\n{network}{exact}"), None);
+    let problem = "[problem]\nkind = 'table'\ndata = 'all.csv'\ntarget = 'y'\nloss = 'logistic'\nbatch = 8\n";
+    let stop = "eval_every = 100\nstop = { grad_norm = 1e-9, every = 1 }";
+    keeps(&format!("rounds = 100\n{stop}\n{network}{problem}{TWO}"), Some(table(30_000)));
 }

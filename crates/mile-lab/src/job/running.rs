@@ -19,12 +19,11 @@ use crate::objectives::remembering::{memories, recall};
 use crate::pairing_log::PairingLog;
 use crate::plan::{Job, JobClock, Plan};
 use crate::ranks::lost;
-use crate::record::{
-    MODELS, Moment, Record, RecordedAgents, RunId, average, gradient_norm_sq, measure, rms, total,
-};
+use crate::record::{MODELS, Moment, Record, RecordedAgents, RunId, measure, rms, total};
 use crate::saved;
 use crate::spec::StopRule;
 use crate::state::Header;
+use crate::stopping::may_hold;
 use crate::store::{JobStatus, Outcome};
 
 /// Wishes of ranks: to stop after this round, and to write a checkpoint.
@@ -243,8 +242,8 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
                 self.entered = false;
             }
             let next = round + 1;
-            let due = next.is_multiple_of(spec.eval_every()) || next == spec.rounds;
-            let rule = spec.stop.filter(|rule| due || rule.is_checked_after(next));
+            let due = self.context.plan.is_recorded(next);
+            let rule = self.context.plan.rule_after(next);
             if due || rule.is_some() {
                 self.engine.watch();
             }
@@ -271,17 +270,10 @@ impl<'a, 'p, T: Scalar> RunningJob<'a, 'p, T> {
         Ok(Completed::Job(Box::new(self.conclude(ended)?)))
     }
 
-    /// Whether the rule may hold after this round, so that a record is worth its cost. What costs least is measured first.
+    /// Whether the rule may hold after this round.
     fn may_be_reached(&mut self, rule: Option<StopRule>) -> Result<bool, LabError> {
         let Some(rule) = rule else { return Ok(false) };
-        if let Some(tolerance) = rule.consensus
-            && self.engine.consensus_error(self.together, MODELS)? > tolerance
-        {
-            return Ok(false);
-        }
-        let Some(tolerance) = rule.grad_norm else { return Ok(true) };
-        let average = average(self.together, self.engine)?;
-        Ok(gradient_norm_sq(self.together, self.problem, self.engine, &average)?.sqrt() <= tolerance)
+        Ok(may_hold(rule, self.together, self.problem, self.engine)?)
     }
 
     /// What this rank or any other wants to be done before the next round.

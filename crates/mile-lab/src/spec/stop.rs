@@ -80,6 +80,13 @@ impl StopRule {
         self.every.is_some_and(|every| round.is_multiple_of(every))
     }
 
+    /// How often it is checked in this many rounds, besides those that are recorded every few rounds.
+    pub(crate) fn checks_between_records(&self, rounds: u64, records_every: u64) -> u64 {
+        let Some(every) = self.every else { return 0 };
+        let both = (every / greatest_common_divisor(every, records_every)).checked_mul(records_every);
+        rounds / every - both.map_or(0, |both| rounds / both)
+    }
+
     /// Whether a run has converged at a record, after the one before.
     pub(crate) fn holds(&self, before: Option<&Record>, now: &Record) -> bool {
         let within = |value: Option<f64>, tolerance: Option<f64>| match (value, tolerance) {
@@ -94,6 +101,10 @@ impl StopRule {
             && within(Some(now.consensus_error), self.consensus)
             && within(change, self.loss_change)
     }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 #[cfg(test)]
@@ -117,6 +128,26 @@ mod tests {
         for bad in [far, steep, lost, unknown] {
             assert!(!rule.holds(Some(&good(2.0)), &bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn checks_between_records_are_those_that_are_made() {
+        for (every, records_every) in [(1, 1), (1, 20), (4, 20), (4, 6), (9, 20), (20, 20), (30, 20)] {
+            let rule = StopRule { every: Some(every), ..StopRule::default() };
+            for rounds in [0, 1, 19, 20, 59, 60, 61] {
+                let checked =
+                    |round: &u64| rule.is_checked_after(*round) && !round.is_multiple_of(records_every);
+                let count = (1..=rounds).filter(checked).count() as u64;
+                assert_eq!(
+                    rule.checks_between_records(rounds, records_every),
+                    count,
+                    "{every} {records_every} {rounds}"
+                );
+            }
+        }
+        let endless = StopRule { every: Some(u64::MAX - 1), ..StopRule::default() };
+        assert_eq!(endless.checks_between_records(u64::MAX, u64::MAX - 2), 1);
+        assert_eq!(StopRule::default().checks_between_records(100, 10), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use toml::Value;
 use super::points::description;
 use crate::quantity::Quantity;
 use crate::store::{JobStatus, Outcome, distinct};
-use crate::table::{TextTable, number};
+use crate::table::{TextTable, far_from_converged, number, status_of};
 
 /// A trial: one algorithm with one combination of values, with all seeds and folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,11 @@ impl Trial {
     pub(super) fn of_first_fold(&self) -> impl Iterator<Item = &Outcome> {
         let first = self.folds.first();
         self.outcomes.iter().enumerate().filter(move |(k, _)| self.folds.get(*k) == first).map(|(_, one)| one)
+    }
+
+    /// How its jobs ended.
+    fn status(&self) -> String {
+        status_of(&self.outcomes.iter().collect::<Vec<_>>(), self.outcomes.len())
     }
 
     /// Its values as text, such as `step_size=0.1, mile.xi=0.05`.
@@ -236,7 +241,7 @@ fn edges(best: &Trial, all: &[&Trial]) -> Vec<String> {
 pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     let names = names_of_numbers(trials, criterion);
     let header = ["algorithm", "best"].map(str::to_owned).into_iter().chain(names.clone());
-    let header = header.chain(["tried", "diverged"].map(str::to_owned));
+    let header = header.chain(["tried", "diverged", "status"].map(str::to_owned));
     let row = |best: Best| {
         let mut cells = vec![best.label.to_owned()];
         match best.trial {
@@ -249,14 +254,16 @@ pub fn best_table(trials: &[Trial], criterion: Quantity) -> TextTable {
                 cells.resize(2 + names.len(), "-".to_owned());
             }
         }
-        cells.extend([best.counts.0.to_string(), best.counts.1.to_string()]);
+        let status = best.trial.map_or_else(|| JobStatus::Diverged.name().to_owned(), Trial::status);
+        cells.extend([best.counts.0.to_string(), best.counts.1.to_string(), status]);
         cells
     };
     let rows = best_of(trials, criterion).into_iter().map(row).collect();
     TextTable { header: header.collect(), rows }
 }
 
-/// Remarks on the best trial of each algorithm: what decided between equal ones, and values at the edge of the search range.
+/// Remarks on the best trial of each algorithm: whether it is far from converged, what decided between equal ones, and values at the edge
+/// of the search range.
 pub fn best_remarks(trials: &[Trial], criterion: Quantity) -> Vec<String> {
     let remark = |best: Best| {
         let parts = remarks(&best);
@@ -269,6 +276,11 @@ fn remarks(best: &Best) -> Vec<String> {
     let mut parts = Vec::new();
     if best.trial.is_none() {
         parts.push("all trials diverged".to_owned());
+    }
+    if let Some(far) = best.trial.and_then(|trial| far_from_converged(trial.outcomes.iter())) {
+        parts.push(format!(
+            "the best trial is far from converged ({far}), so the choice may depend on the number of rounds"
+        ));
     }
     if let (Some(trial), Some(next)) = (best.trial, best.tied.first()) {
         parts.push(decision(trial, next, best.tied.len()));
@@ -334,13 +346,13 @@ fn numbers(trial: &Trial, criterion: Quantity, count: usize) -> Vec<String> {
 pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
     let names = names_of_numbers(trials, criterion);
     let header = ["algorithm", "values"].map(str::to_owned).into_iter().chain(names.clone());
-    let header = header.chain(["seeds", "seconds"].map(str::to_owned));
+    let header = header.chain(["seeds", "seconds", "status"].map(str::to_owned));
     let row = |trial: &Trial| {
         let mut cells = vec![trial.label.clone(), trial.description()];
         cells.extend(numbers(trial, criterion, names.len()));
         let seconds: f64 = trial.outcomes.iter().map(|outcome| outcome.last.wall_s).sum();
         let seeds = trial.of_first_fold().count();
-        cells.extend([seeds.to_string(), number((seconds * 10.0).round() / 10.0)]);
+        cells.extend([seeds.to_string(), number((seconds * 10.0).round() / 10.0), trial.status()]);
         cells
     };
     TextTable { header: header.collect(), rows: trials.iter().map(row).collect() }
@@ -349,6 +361,7 @@ pub fn trials_table(trials: &[Trial], criterion: Quantity) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ending::{Ending, Trend};
     use crate::table::tests::outcome;
 
     #[test]
@@ -406,6 +419,48 @@ mod tests {
         assert_eq!(table.header[2..4], ["loss", "standard error"]);
         assert_eq!(table.rows[0][2..4], ["4".to_owned(), number(error)]);
         assert_eq!(trials_table(&trials, Quantity::Loss).rows[3][6], "2", "seeds");
+    }
+
+    #[test]
+    fn a_best_trial_that_has_not_converged_says_so() {
+        let trial = |label: &str, step: f64, status: JobStatus, ending: Ending| {
+            let ended = |seed| Outcome { ending, ..outcome(label, seed, status, step + 0.1 * seed as f64) };
+            Trial {
+                label: label.into(),
+                settings: vec![("step_size".to_owned(), step.into())],
+                point: String::new(),
+                outcomes: vec![ended(0), ended(1)],
+                folds: Vec::new(),
+            }
+        };
+        let falling = Ending { loss: Some(Trend::Falling), ..Ending::default() };
+        let level = Ending { loss: Some(Trend::Level), ..Ending::default() };
+        let mut half = trial("half", 1.0, JobStatus::Converged, level);
+        half.outcomes[1] =
+            Outcome { status: JobStatus::LastRound, ending: falling, ..half.outcomes[1].clone() };
+        let trials = [
+            trial("slow", 1.0, JobStatus::LastRound, falling),
+            trial("slow", 2.0, JobStatus::Converged, level),
+            trial("fast", 1.0, JobStatus::Converged, level),
+            trial("fast", 2.0, JobStatus::LastRound, falling),
+            half,
+            trial("lost", 1.0, JobStatus::Diverged, Ending::default()),
+        ];
+        let status = |table: &TextTable| -> Vec<String> {
+            assert_eq!(table.header.last().unwrap(), "status");
+            table.rows.iter().map(|row| row.last().unwrap().clone()).collect()
+        };
+        let (falling, half) = ("last round, loss still falling", "1 of 2 converged, loss still falling");
+        let best = best_table(&trials, Quantity::Loss);
+        assert_eq!(status(&best), [falling, "converged", half, "diverged"]);
+        let all = trials_table(&trials, Quantity::Loss);
+        assert_eq!(status(&all), [falling, "converged", "converged", falling, half, "diverged"]);
+        let remarks = best_remarks(&trials, Quantity::Loss);
+        let warned = |label: &str| {
+            let mine = remarks.iter().find(|remark| remark.starts_with(&format!("{label}: ")));
+            mine.is_some_and(|remark| remark.contains("loss still falling"))
+        };
+        assert_eq!(["slow", "fast", "half", "lost"].map(warned), [true, false, true, false], "{remarks:?}");
     }
 
     #[test]

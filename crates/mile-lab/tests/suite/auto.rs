@@ -72,6 +72,17 @@ fn an_automatic_step_size_is_refused_where_it_would_mean_nothing() {
     let images = format!("[problem]\nkind = 'images'\nmodel = 'linear'\n{algorithm}");
     let error = plan(&images, &[]).err().unwrap();
     assert!(error.contains("algorithm[0].step_size"), "{error}");
+    // The curvature of a Poisson loss has no bound.
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("counts.csv");
+    std::fs::write(&data, "x,y\n1,0\n2,1\n3,5\n4,2\n5,7\n6,3\n").unwrap();
+    let counts = |loss: &str| {
+        let problem = format!("kind = 'table'\ndata = '{}'\ntarget = 'y'\nloss = '{loss}'", data.display());
+        plan(&format!("[network]\nagents = 3\n[problem]\n{problem}\n{algorithm}"), &[])
+    };
+    assert!(counts("least-squares").is_ok());
+    let error = counts("poisson").err().unwrap();
+    assert!(error.starts_with("algorithm[0].step_size: "), "{error}");
     let error = plan(&format!("{NETWORK}{algorithm}"), &["algorithm.mile.step_size=best"]).err().unwrap();
     assert!(error.contains("algorithm[0].step_size"), "{error}");
 }

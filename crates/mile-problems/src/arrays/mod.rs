@@ -3,6 +3,7 @@
 mod checked;
 mod file;
 mod load;
+mod look;
 mod network;
 mod new;
 mod npy;
@@ -29,6 +30,7 @@ use crate::error::LabError;
 use crate::predictions::tagged;
 use crate::section::Section;
 use load::{Arrays, Extent};
+pub use look::{ArrayLook, ArrayNumbers};
 pub use network::TrainedNetwork;
 pub(crate) use new::NewArrays;
 use spec::{ArraysSpec, DataSpec, Test};

@@ -131,7 +131,10 @@ impl Read for Counted<'_> {
 }
 
 /// The tensors of a `.safetensors` file of this length, after whose head their numbers begin.
-fn tensors(file: &mut BufReader<File>, length: u64) -> Result<HashMap<String, TensorInfo>, String> {
+pub(super) fn tensors(
+    file: &mut BufReader<File>,
+    length: u64,
+) -> Result<HashMap<String, TensorInfo>, String> {
     let damaged = || "its header is damaged or incomplete".to_owned();
     let mut size = [0; 8];
     file.read_exact(&mut size).map_err(|_| damaged())?;
