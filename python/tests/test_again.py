@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -20,7 +21,7 @@ import mile
 import mile.jax
 import mile.loggers
 import mile.torch
-from mile import _names
+from mile import _names, _request, _running
 from mile._facts import exchanges
 
 PROBLEM = mile.Quadratic(dim=3)
@@ -151,19 +152,56 @@ def test_runs_and_sweeps_are_loaded_as_what_they_are() -> None:
         mile.load_run("nowhere")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"name": "adam"}, "torch.optim.AdamW"),
-        ({"name": "fedavg"}, "local-dsgd"),
-        ({"name": "mile", "weight_decay": 0.1}, "weight_decay"),
-        ({"name": "mile", "batch_size": 3}, "batch"),
-    ],
-)
-def test_words_of_other_libraries_are_answered(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(mile.ExperimentError, match=said):
-        mile.run(problem=PROBLEM, algorithms=[mile.method(step_size=0.1, **given)], out="hint")
+HINTS = {
+    "adam": "torch.optim.AdamW",
+    "adamw": "torch.optim.AdamW",
+    "muon": "torch.optim.AdamW",
+    "sgd": "local-dsgd takes",
+    "fedavg": "local-dsgd is",
+    "optimizer": "torch.optim.AdamW",
+    "optimiser": "torch.optim.AdamW",
+    "clip": "mile.torch.Problem",
+    "max_grad_norm": "mile.torch.Problem",
+    "weight_decay": "'decay': 0.01",
+    "scheduler": "schedule={'kind': 'cosine'",
+    "batch_size": "the problem: batch",
+    "max_steps": "rounds of local_steps",
+    "epochs": "rounds of local_steps",
+}
+HINTS_OF_RUN = {
+    **{key: 'mile.method("mile", step_size=0.1' for key in ("lr", "step_size", "local_steps", "xi", "gamma", "momentum")},
+    **{key: 'mile.graph("ring"' for key in ("agents", "topology", "mixing", "drop_rate")},
+    "metrics": "metrics of mile.Objective",
+    "batch": "the problem",
+}
+# In sections of methods, these words are names of methods; the others are parameters that no method, or not this one, has.
+NAMES = ("adam", "adamw", "muon", "sgd", "fedavg")
+LOCAL_OPTIMIZERS = ("mile", "led", "k-gt", "local-dsgd", "diloco", "noloco", "gasloc", "dinno")
+
+
+def refused(**arguments: Any) -> str:
+    with pytest.raises(mile.ExperimentError) as error:
+        mile.run(**{"problem": PROBLEM, "algorithms": METHODS, "out": "hint", **arguments})
     assert not Path("hint").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("word", [*HINTS, *(f"{key} of run" for key in HINTS_OF_RUN)])
+def test_words_of_other_libraries_are_answered(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _, of_run = word.partition(" ")
+    section = {"name": key, "step_size": 0.1} if key in NAMES else {"name": "extra", "step_size": 0.1, key: 0.1}
+    given: dict[str, Any] = {key: 0.1} if of_run else {"algorithms": [section]}
+    said = (HINTS_OF_RUN if of_run else HINTS)[key]
+    assert said in refused(**given)
+    monkeypatch.setattr(_running, "hinted", lambda error: None)
+    assert said not in refused(**given)
+
+
+def test_every_hint_is_tested_and_names_all_methods_with_a_local_optimizer() -> None:
+    assert HINTS.keys() == _request._HINTS.keys() and HINTS_OF_RUN.keys() == _request._HINTS_OF_RUN.keys()
+    for key in ("optimizer", "clip", "weight_decay"):
+        said = refused(algorithms=[{"name": "extra", "step_size": 0.1, key: 0.1}])
+        assert set(LOCAL_OPTIMIZERS) <= set(re.findall(r"[\w-]+", said))
 
 
 def test_a_step_size_has_one_name_at_a_time() -> None:
