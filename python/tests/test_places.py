@@ -97,6 +97,10 @@ def with_local(agents):
     return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, local="bias")
 
 
+def without_evaluation(agents):
+    return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, eval_rows="off")
+
+
 def broken(agents):
     raise KeyError("what is missing")
 
@@ -303,6 +307,7 @@ def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, named in [
         ("with_optimizer", "with_optimizer: .*optimizer"),
         ("with_local", "with_local: .*local"),
+        ("without_evaluation", "without_evaluation: .*eval_rows"),
         ("nothing", "problem: .*int"),
         ("absent", r"train\.py: .*absent"),
     ]:

@@ -284,7 +284,9 @@ class Problem:
         """What only the engine of `mile.run` does for this problem: elsewhere agents have x, gradients, and buffers."""
         if self.optimizer is not None:
             return "a PyTorch optimizer; give the method optimizer = \"adamw\" or another of the method's own optimizers instead"
-        return None if self.local_columns is None else "parameters that stay with their agent (local)"
+        if self.local_columns is not None:
+            return "parameters that stay with their agent (local)"
+        return 'eval_rows="off"; give a number of samples, or leave it out' if self.eval_rows == "off" else None
 
     @property
     def remembers(self) -> bool:
