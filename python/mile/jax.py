@@ -47,6 +47,7 @@ class Problem(Generic[Parameters, Data]):
         corrections are `float32`.
     data: for each agent, a pytree of arrays with a row for each sample, such as (inputs, targets); or a function that returns the data of an agent, together with `agents`. Arrays may be those of NumPy,
         of JAX, or of any library with DLPack, such as PyTorch.
+    agent: the only agent whose data are here, for one that runs on its own machine; default: those of all are.
     test: data in this form, on which the test loss is measured.
     metrics: functions of (parameters, test data) that return a number, by name; they are called as they are, without `jax.jit`. Records have them of the average model, and of the agents' own models as local_NAME.
     batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent.
@@ -74,6 +75,7 @@ class Problem(Generic[Parameters, Data]):
         data: Sequence[Data] | Callable[[int], Data],
         *,
         agents: int | None = None,
+        agent: int | None = None,
         test: Data | None = None,
         metrics: Mapping[str, Callable[[Parameters, Data], SupportsFloat]] | None = None,
         batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
@@ -86,8 +88,15 @@ class Problem(Generic[Parameters, Data]):
     ) -> None:
         self._take(parameters)
         self.agents = divided.count(data, agents)
-        self._data = [_arrays(data(k) if callable(data) else data[k], f"data, agent {k}") for k in range(self.agents)]
-        self._all_rows = [_rows(one, f"data, agent {k}") for k, one in enumerate(self._data)]
+        if agent is not None and not 0 <= agent < self.agents:
+            raise ValueError(f"agent: expected a number below {self.agents}, got {agent}")
+        if agent is not None and isinstance(weights, str) and weights == "rows":
+            raise _mile.ExperimentError("weights: expected numbers, since only one agent's data are here, got rows")
+        self._hosted = range(self.agents) if agent is None else range(agent, agent + 1)
+        self._data = {k: _arrays(data(k) if callable(data) else data[k], f"data, agent {k}") for k in self._hosted}
+        rows = [_rows(one, f"data, agent {k}") for k, one in self._data.items()]
+        # The data of the others are elsewhere, and are taken to be as many.
+        self._all_rows = rows if agent is None else rows * self.agents
         self._sizes = divided.sizes(batch, self.agents)
         self.agent_weights = divided.weights(weights, self.agents, self._all_rows)
         self._test: Any = None if test is None else _arrays(test, "test")
@@ -168,24 +177,19 @@ class Problem(Generic[Parameters, Data]):
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
         return complete(algorithms, changed)
 
-    def initial(self, seed: int) -> NDArray[Any]:
+    def initial(self, seed: int) -> NDArray[np.floating]:
         """The given parameters."""
         return self._start
 
-    def loss(self, agent: int, x: NDArray[Any]) -> float:
+    def loss(self, agent: int, x: NDArray[np.floating]) -> float:
         """f_agent(x) on data of the agent."""
         return self._mean(x, self._data[agent], evaluated(self._all_rows[agent], self._counts.of(agent), agent))
 
-    def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
+    def grad(self, agent: int, x: NDArray[np.floating], rng: _mile.Random) -> NDArray[np.floating]:
         """A stochastic gradient."""
-        found: NDArray[Any] = np.asarray(self._gradient(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw)))
-        return found
+        return np.asarray(self._gradient(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw)))
 
-    def _batch(self, agent: int, seed: int, draw: int) -> Tree:
-        size = self._sizes[agent]
-        return self._data[agent] if size is None else _chosen(self._data[agent], _mile.samples(self._all_rows[agent], size, True, seed, agent, draw))
-
-    def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
+    def full_grad(self, agent: int, x: NDArray[np.floating]) -> NDArray[np.floating]:
         """The exact gradient of f_agent, without a random key."""
         rows = self._all_rows[agent]
         sums = np.zeros(self.dim)
@@ -193,7 +197,7 @@ class Problem(Generic[Parameters, Data]):
             sums += np.asarray(self._gradient(x, batch, None), float) * (count / rows)
         return sums.astype(self.dtype)
 
-    def measure(self, x: NDArray[Any]) -> list[float]:
+    def measure(self, x: NDArray[np.floating]) -> list[float]:
         """The loss on the test data, then the user's own metrics."""
         found = [] if self._test is None else [self._mean(x, self._test, range(self._counts.tested))]
         return found + [float(function(self.unravel(x), self._test)) for function in self._own.values()]
@@ -203,12 +207,12 @@ class Problem(Generic[Parameters, Data]):
         if self._facts is None:
             self._facts = {
                 "model": f"{self.dim} parameters from {hashlib.sha256(self._start.tobytes()).hexdigest()[:16]}",
-                "data": _digest(self._data),
+                "data": _digest(list(self._data.values())),
                 "batch": divided.described(self._sizes),
                 "weights": shown(self.agent_weights),
                 "loss": shown(self._code),
             }
-            batches = [self._batch(agent, 0, 0) for agent in range(self.agents)]
+            batches = [self._batch(agent, 0, 0) for agent in self._hosted]
             loss = np.mean([self._value(self._start, batch, None) for batch in batches])
             norm = np.mean([np.linalg.norm(np.asarray(self._gradient(self._start, batch, None), float)) for batch in batches])
             if math.isfinite(loss):
@@ -225,7 +229,7 @@ class Problem(Generic[Parameters, Data]):
 
     # Parameters
 
-    def unravel(self, x: NDArray[Any]) -> Parameters:
+    def unravel(self, x: NDArray[np.floating]) -> Parameters:
         """The parameters in their own shapes and precisions, such as those of `run.average()`."""
         if np.shape(x) != (self.dim,):
             raise ValueError(f"x: expected shape ({self.dim},), got {np.shape(x)}")
@@ -237,6 +241,10 @@ class Problem(Generic[Parameters, Data]):
         return found
 
     # Data
+
+    def _batch(self, agent: int, seed: int, draw: int) -> Tree:
+        size = self._sizes[agent]
+        return self._data[agent] if size is None else _chosen(self._data[agent], _mile.samples(self._all_rows[agent], size, True, seed, agent, draw))
 
     def _words(self, seed: int, agent: int, draw: int) -> NDArray[np.uint32] | None:
         """What a random key is made of, if the loss takes one."""
@@ -250,7 +258,7 @@ class Problem(Generic[Parameters, Data]):
             some = places[begin : begin + self.eval_batch]
             yield len(some), _chosen(data, slice(some.start, some.stop) if isinstance(some, range) else np.array(some))
 
-    def _mean(self, x: NDArray[Any], data: Tree, places: range | list[int]) -> float:
+    def _mean(self, x: NDArray[np.floating], data: Tree, places: range | list[int]) -> float:
         parts = ((count, self._value(x, batch, None)) for count, batch in self._parts_of(data, places))
         return sum(count * float(value) for count, value in parts) / len(places)
 

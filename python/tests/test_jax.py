@@ -180,6 +180,20 @@ def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
     assert linear(data=unequal, batch=10).row_counts == (42, 9, 125, 0)
 
 
+def test_an_agent_reads_its_own_data_only() -> None:
+    asked: list[int] = []
+
+    def data(agent: int) -> Any:
+        asked.append(agent)
+        return shards()[agent]
+
+    own, of_all = linear(data=data, agents=4, agent=2, batch=5), linear(batch=5)
+    x = np.ones(3, np.float32)
+    assert own.loss(2, x) == of_all.loss(2, x) and (own.full_grad(2, x) == of_all.full_grad(2, x)).all()
+    assert own.data_of(2) == of_all.data_of(2) != of_all.data_of(1) and own.facts().keys() == of_all.facts().keys()
+    assert asked == [2] and own.row_counts == of_all.row_counts
+
+
 @pytest.mark.parametrize(
     ("made", "error"),
     [
@@ -190,6 +204,8 @@ def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
         (lambda: linear(data=[]), "data: "),
         (lambda: linear(batch=0), "batch: .*got 0"),
         (lambda: linear(eval_rows="off"), "eval_rows: .*got 'off'"),
+        (lambda: linear(agent=4), "agent: .*4"),
+        (lambda: linear(agent=1, weights="rows"), "weights: "),
         (lambda: linear(eval_rows=-1), "eval_rows: .*got -1"),
         (lambda: linear(batch=[3, 3]), "batch: .*4.*got 2"),
         (lambda: linear(weights=[1, 2, 0, 1]), "weights: "),

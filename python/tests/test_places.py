@@ -109,6 +109,38 @@ def nothing():
     return 3
 """
 
+JAX = """
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import mile.jax
+
+
+def data(agent):
+    with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+        asked.write(f"{os.getpid()}\\n")
+    rng = np.random.default_rng(agent)
+    inputs = rng.normal(size=(20 + agent, 3))
+    return inputs, np.tanh(inputs @ np.arange(3.0)) + agent
+
+
+def loss(parameters, batch, key):
+    inputs, targets = batch
+    hidden = jnp.tanh(inputs @ parameters["w"] + parameters["b"])
+    if key is not None:
+        hidden = hidden * jax.random.bernoulli(key, 0.8, hidden.shape) / 0.8
+    return jnp.mean((hidden @ parameters["v"] - targets) ** 2)
+
+
+def problem(agents, agent=None, width=4, eval_rows=None):
+    start = {"w": 0.1 * jnp.arange(3.0 * width).reshape(3, width), "b": jnp.zeros(width), "v": jnp.ones(width)}
+    return mile.jax.Problem(loss, start, data, agents=agents, agent=agent, batch=5, eval_rows=eval_rows)
+"""
+
 EXPERIMENT = """
 name = "places"
 rounds = 12
@@ -177,6 +209,19 @@ def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, met
     there = mile.swarm(path, out="there", resume=False)
     storm.join()
     assert_equal(here, there)
+
+
+def test_losses_in_jax_are_in_every_place(place: Path) -> None:
+    pytest.importorskip("jax")
+    path = write(place, JAX, "problem", "arguments = { width = 3 }", "momentum = 0.5")
+    here = mile.run(path, out="here")
+    command("run", path, "--out", "commanded")
+    assert_equal(here, mile.load_run("commanded"))
+    storm = kill_agents(place / "there", 2)
+    there = mile.swarm(path, out="there")
+    storm.join()
+    assert_equal(here, there)
+    assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
 
 
 def test_an_agent_computes_as_a_run_of_the_same_model_does(place: Path) -> None:
