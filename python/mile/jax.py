@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, SupportsFloat, TypeAlias, TypeVar
@@ -53,7 +54,7 @@ class Problem(Generic[Parameters, Data]):
     batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent.
     weights: numbers, one for each agent, or "rows" for the numbers of their samples: f is then the weighted mean of all f_i.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
-    eval_rows: the number of samples of each agent that losses are measured on, or "all"; default: as many as take a fifth of the run.
+    eval_rows: the number of samples of each agent that losses are measured on, "all", or "off" for the losses of the mini-batches alone; default: as many as take a fifth of the run.
     version: a string that identifies the problem when a run is resumed; default: its data, its code, and losses and gradients at the start.
 
     >>> import jax.numpy as jnp, numpy as np, mile, mile.jax
@@ -82,7 +83,7 @@ class Problem(Generic[Parameters, Data]):
         weights: Literal["agents", "rows"] | Sequence[float] = "agents",
         gradient_norm: bool = False,
         eval_batch: int = 1024,
-        eval_rows: int | Literal["all"] | None = None,
+        eval_rows: int | Literal["all", "off"] | None = None,
         name: str = "jax",
         version: str | None = None,
     ) -> None:
@@ -101,9 +102,10 @@ class Problem(Generic[Parameters, Data]):
         self.agent_weights = divided.weights(weights, self.agents, self._all_rows)
         self._test: Any = None if test is None else _arrays(test, "test")
         self.name, self.version, self.eval_batch = name, version, eval_batch
-        if eval_rows not in (None, "all") and not divided.is_whole(eval_rows):
-            raise ValueError(f"eval_rows: expected a positive integer or 'all', got {eval_rows!r}")
-        self.eval_rows = eval_rows if eval_rows in (None, "all") else int(eval_rows)
+        if eval_rows not in (None, "all", "off") and not divided.is_whole(eval_rows):
+            raise ValueError(f"eval_rows: expected a positive integer, 'all' or 'off', got {eval_rows!r}")
+        self.eval_rows = eval_rows if eval_rows in (None, "all", "off") else int(eval_rows)
+        self._losses = {k: (0.0, 0) for k in self._hosted}
         self._take_metrics(metrics)
         self._compile(loss)
         self.stochastic = any(size is not None for size in self._sizes) or self._takes_key
@@ -149,13 +151,13 @@ class Problem(Generic[Parameters, Data]):
             return jnp.asarray(found, self.dtype)
 
         self._value = jax.jit(value)
-        self._gradient = jax.jit(jax.grad(value))
+        self._both = jax.jit(jax.value_and_grad(value))
 
     def _count_rows(self) -> None:
         """How many samples gradients and evaluations read."""
         rows, test = tuple(self._all_rows), 0 if self._test is None else _rows(self._test, "test")
         run = sum(min(size or count, count) for size, count in zip(self._sizes, rows, strict=True))
-        most = self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
+        most = 1 if self.eval_rows == "off" else self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
         self._measure_on(Counts(rows, test, -(-run // self.agents), min(most, max(rows)), test))
         self.evaluated_on: str | None = None
 
@@ -183,18 +185,23 @@ class Problem(Generic[Parameters, Data]):
 
     def loss(self, agent: int, x: NDArray[np.floating]) -> float:
         """f_agent(x) on data of the agent."""
+        if self.eval_rows == "off":
+            return self._batch_loss(agent, x)
         return self._mean(x, self._data[agent], evaluated(self._all_rows[agent], self._counts.of(agent), agent))
 
     def grad(self, agent: int, x: NDArray[np.floating], rng: _mile.Random) -> NDArray[np.floating]:
         """A stochastic gradient."""
-        return np.asarray(self._gradient(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw)))
+        loss, found = self._both(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw))
+        total, count = self._losses[agent]
+        self._losses[agent] = total + float(loss), count + 1
+        return np.asarray(found)
 
     def full_grad(self, agent: int, x: NDArray[np.floating]) -> NDArray[np.floating]:
         """The exact gradient of f_agent, without a random key."""
         rows = self._all_rows[agent]
         sums = np.zeros(self.dim)
         for count, batch in self._parts_of(self._data[agent], range(rows)):
-            sums += np.asarray(self._gradient(x, batch, None), float) * (count / rows)
+            sums += np.asarray(self._both(x, batch, None)[1], float) * (count / rows)
         return sums.astype(self.dtype)
 
     def measure(self, x: NDArray[np.floating]) -> list[float]:
@@ -212,9 +219,9 @@ class Problem(Generic[Parameters, Data]):
                 "weights": shown(self.agent_weights),
                 "loss": shown(self._code),
             }
-            batches = [self._batch(agent, 0, 0) for agent in self._hosted]
-            loss = np.mean([self._value(self._start, batch, None) for batch in batches])
-            norm = np.mean([np.linalg.norm(np.asarray(self._gradient(self._start, batch, None), float)) for batch in batches])
+            found = [self._both(self._start, self._batch(agent, 0, 0), None) for agent in self._hosted]
+            loss = np.mean([value for value, _ in found])
+            norm = np.mean([np.linalg.norm(np.asarray(gradient, float)) for _, gradient in found])
             if math.isfinite(loss):
                 self._facts["start"] = f"loss {loss:.2g}, gradients of norm {norm:.2g}"
             if self._test is not None:
@@ -226,6 +233,34 @@ class Problem(Generic[Parameters, Data]):
     def data_of(self, agent: int) -> str:
         """What identifies an agent's data."""
         return _digest(self._data[agent])
+
+    # Losses of mini-batches
+
+    def _batch_loss(self, agent: int, x: NDArray[np.floating]) -> float:
+        """The mean loss of the agent's mini-batches since the last record; before the first, that of one mini-batch at x."""
+        total, count = self._losses[agent]
+        return total / count if count > 0 else float(self._value(x, self._batch(agent, 0, 0), None))
+
+    def batch_losses(self) -> list[float]:
+        """The mean loss of each agent's mini-batches since the last record, of the agents that had some. Called by the library at each record."""
+        factors = divided.factors(self.agent_weights, self.agents)
+        found = [factors[agent] * total / count for agent, (total, count) in self._losses.items() if count > 0]
+        self._losses.update(dict.fromkeys(self._hosted, (0.0, 0)))
+        return found
+
+    def memory(self, agent: int) -> bytes:
+        """What an agent remembers: losses that are not yet recorded."""
+        return json.dumps(self._losses[agent]).encode()
+
+    def recall(self, agent: int, memory: bytes | None) -> None:
+        """Continues with what an agent remembered, or begins without."""
+        total, count = (0.0, 0) if memory is None else json.loads(memory)
+        self._losses[agent] = total, count
+
+    @property
+    def needs_host(self) -> str | None:
+        """What only `mile.run` with this object does."""
+        return 'eval_rows="off"; give a number of samples, or leave it out' if self.eval_rows == "off" else None
 
     # Parameters
 

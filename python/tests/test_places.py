@@ -26,9 +26,8 @@ from beside import scale
 
 
 def problem(agents, agent=None, width=3, slow=0.0):
-    if agent is not None:
-        with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
-            asked.write(f"{os.getpid()}\\n")
+    with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+        asked.write(f"{os.getpid()}\\n")
 
     def target(agent):
         return scale * np.arange(agent, agent + width)
@@ -192,10 +191,11 @@ def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
 
 def test_an_agent_asks_for_its_own_data_only(place: Path) -> None:
     mile.swarm(write(place), out="there")
-    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
+    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in (0, 1, 2, None)}
     own = {agent: (place / f"there/agents/{agent}/pid").read_text().strip() for agent in range(3)}
     for agent in range(3):
-        for other in range(3):
+        # Nor for those of all.
+        for other in asked:
             assert (own[agent] in asked[other]) == (agent == other)
 
 
@@ -211,7 +211,7 @@ def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, met
     assert_equal(here, there)
 
 
-def test_losses_in_jax_are_in_every_place(place: Path) -> None:
+def test_losses_in_jax_are_in_every_place_and_agents_read_their_own_data_only(place: Path) -> None:
     pytest.importorskip("jax")
     path = write(place, JAX, "problem", "arguments = { width = 3 }", "momentum = 0.5")
     here = mile.run(path, out="here")
@@ -222,6 +222,12 @@ def test_losses_in_jax_are_in_every_place(place: Path) -> None:
     storm.join()
     assert_equal(here, there)
     assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
+    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
+    for agent in range(3):
+        own = (place / f"there/agents/{agent}/pid").read_text().strip()
+        assert [own in asked[other] for other in range(3)] == [agent == other for other in range(3)]
+    with pytest.raises(mile.ExperimentError, match="problem: .*eval_rows"):
+        mile.run(write(place, JAX, "problem", 'arguments = { eval_rows = "off" }'), out="off")
 
 
 def test_an_agent_computes_as_a_run_of_the_same_model_does(place: Path) -> None:
