@@ -329,6 +329,19 @@ def test_agents_folders_have_the_code(place: Path) -> None:
     assert_equal(here, there)
 
 
+def test_a_network_in_a_file_is_told_what_is_recommended(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = 'xi = "adaptive"'
+    for method, is_told in (("", True), ('xi = "paper"', False), ("momentum = 0.5", False), ('optimizer = "adamw"', False)):
+        path = write(place, TORCH, "problem", "", method)
+        mile.run(path, rounds=1, out="here", overwrite=True)
+        assert (said in capsys.readouterr().err) == is_told
+        assert (said in command("run", path, "--dry-run")) == is_told
+    # Without a network there is nothing to recommend.
+    mile.run(write(place), rounds=1, out="here", overwrite=True)
+    assert said not in capsys.readouterr().err
+    assert said in command("swarm", write(place, TORCH, "problem", ""), "--out", "there")
+
+
 def test_classes_of_a_file_are_the_same_in_every_folder(place: Path) -> None:
     def facts(folder: Path, code: str) -> dict[str, str]:
         folder.mkdir()
