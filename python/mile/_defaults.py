@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _mile
@@ -21,14 +21,14 @@ _WEIGHT = 0.4
 def complete(algorithms: Any, changed: set[str], has_optimizer: bool = False, has_local: bool = False) -> tuple[list[Any], list[str]]:
     """Algorithms with defaults for networks, unless keys that decide are changed later, and what was chosen, as sentences; what does not go with a PyTorch optimizer, or with parameters
     that stay with their agent, is refused."""
-    given = [algorithms] if isinstance(algorithms, (dict, str)) or not isinstance(algorithms, Iterable) else list(algorithms)
+    given = [algorithms] if isinstance(algorithms, (Mapping, str)) or not isinstance(algorithms, Iterable) else list(algorithms)
     found: list[Any] = []
     notes: list[str] = []
     if not given:
         given = [{"name": "mile"} if has_optimizer else _USUAL]
         notes += [] if has_optimizer else [f"mile runs with {_words(_USUAL)}, a start for networks, because no algorithms are given"]
     for k, section in enumerate(given):
-        if isinstance(section, dict):
+        if isinstance(section, Mapping):
             section = dict(section)
             if has_optimizer:
                 _check_optimised(section, k)

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _mile
+from ._results import Record
 
 _TYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
+def read_records(folder: Path) -> list[Record]:
     """The records of a run."""
     path = folder / "metrics.jsonl"
     if not path.exists():
@@ -23,11 +24,11 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     return [read_record(line) for line in path.read_text().splitlines() if line.strip()]
 
 
-def read_record(line: str) -> dict[str, Any]:
+def read_record(line: str) -> Record:
     """A record, with all its numbers side by side; values that are not finite are NaN."""
     found = json.loads(line)
     found.update(found.pop("more", {}))
-    return {key: math.nan if value is None else value for key, value in found.items()}
+    return Record({key: math.nan if value is None else value for key, value in found.items()})
 
 
 def is_run(folder: Path) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from typing_extensions import Unpack
 
-Section = dict[str, Any]
+Section = dict[str, object]
 
 
 _TOLERANCE = 1e-9
@@ -84,7 +84,7 @@ class _Sparse(Protocol):
     def tocoo(self) -> object: ...
 
 
-Network = Topology | Graph | Mapping[str, Any] | Iterable[tuple[int, int]] | NDArray[Any] | _NetworkX | _Sparse
+Network = Topology | Graph | Mapping[str, object] | Iterable[tuple[int, int]] | NDArray[np.generic] | _NetworkX | _Sparse
 """A graph in any form."""
 
 

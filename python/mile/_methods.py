@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-Algorithm = dict[str, Any]
+Algorithm = dict[str, object]
 """A section `[[algorithm]]`: the method, its step size and its parameters."""
 
-Algorithms = Algorithm | Sequence[Algorithm]
+Algorithms = Mapping[str, object] | Sequence[Mapping[str, object]]
 """What is run: one `method(...)`, or several."""
 
 OwnMethod = tuple[object, str, str, list[tuple[str, str]]]
@@ -149,14 +149,14 @@ class _Own:
 
 def resolve(algorithms: Any) -> tuple[list[Algorithm], list[OwnMethod]]:
     """Sections for algorithms in any form, and the custom methods among them."""
-    if isinstance(algorithms, (str, dict)) or isinstance(algorithms, HasStep):
+    if isinstance(algorithms, (str, Mapping)) or isinstance(algorithms, HasStep):
         algorithms = [algorithms]
     elif not isinstance(algorithms, Iterable):
         raise TypeError(f"algorithms: expected a list of mile.method(...), got {type(algorithms).__name__}")
     found: list[Algorithm] = []
     own = _Own()
     for k, given in enumerate(algorithms):
-        if not isinstance(given, dict):
+        if not isinstance(given, Mapping):
             expected = "mile.method(name, step_size=...) or a dictionary with name and step_size"
             raise TypeError(f"algorithms[{k}]: expected {expected}, got {given!r}")
         names = dict(_ALIASES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, SupportsFloat, TypedDict, runtime_checkable
+from typing import Literal, Protocol, SupportsFloat, TypedDict, runtime_checkable
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _mile
@@ -35,16 +36,16 @@ Precision = Literal["f32", "f64"]
 class Objectives(Protocol):
     """Anything that can be used as a problem: objectives of all agents, which `Objective` describes."""
 
-    def loss(self, agent: int, x: NDArray[Any], /) -> SupportsFloat: ...
+    def loss(self, agent: int, x: NDArray[np.floating], /) -> SupportsFloat: ...
 
-    def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random, /) -> ArrayLike | None: ...
+    def grad(self, agent: int, x: NDArray[np.floating], rng: _mile.Random, /) -> ArrayLike | None: ...
 
 
 @runtime_checkable
 class Built(Protocol):
     """A problem that is computed in Rust, such as `Table` and `Quadratic`."""
 
-    def section(self, folder: Path, /) -> tuple[dict[str, Any], object | None]: ...
+    def section(self, folder: Path, /) -> tuple[dict[str, object], object | None]: ...
 
 
 class Stop(TypedDict, total=False):

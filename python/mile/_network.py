@@ -10,11 +10,12 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from . import _mile
 from ._progress import is_watched
 from ._request import PathLike, Request
+from ._results import Answer
 from ._runs import Run, Stopped
 
 if TYPE_CHECKING:
@@ -122,12 +123,12 @@ def keygen(out: PathLike = "key", *, public: PathLike | None = None) -> str:
     return _ask("keygen", *given).strip()
 
 
-def status(*folders: PathLike) -> list[dict[str, Any]]:
+def status(*folders: PathLike) -> list[Answer]:
     """What agents on this machine are doing: for each folder of an agent its `status`, or the `error` with which it could not be asked.
 
     folders: folders of agents, or run directories of swarms; default: the current folder.
     """
-    found: list[dict[str, Any]] = json.loads(_ask("status", "--format", "json", *map(str, folders), accepted=(1,)) or "[]")
+    found: list[Answer] = json.loads(_ask("status", "--format", "json", *map(str, folders), accepted=(1,)) or "[]")
     return found
 
 

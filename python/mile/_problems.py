@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-Vector = NDArray[Any]
+Vector = NDArray[np.floating]
 
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike]
 """Features and targets."""
@@ -91,14 +91,14 @@ class Quadratic:
     def __init__(self, dim: int = 10, condition: float = 10.0, heterogeneity: float = 1.0) -> None:
         self.name = "quadratic"
         self.agents: int | None = None
-        self.parameters: dict[str, Any] = {
+        self.parameters: dict[str, object] = {
             "kind": "quadratic",
             "dim": dim,
             "condition": condition,
             "heterogeneity": heterogeneity,
         }
 
-    def section(self, folder: Path) -> tuple[dict[str, Any], object | None]:
+    def section(self, folder: Path) -> tuple[dict[str, object], object | None]:
         """The section `[problem]`, and the data that go with it."""
         return dict(self.parameters), None
 
@@ -159,7 +159,7 @@ class Table:
         self.agents = len(training)
         self._data = _mile.TableData(training, [] if test is None else _shards(test, self.agents, "test"))
 
-    def section(self, folder: Path) -> tuple[dict[str, Any], object | None]:
+    def section(self, folder: Path) -> tuple[dict[str, object], object | None]:
         """The section `[problem]`, and the data that go with it. A DataFrame is written to the run directory."""
         if self._data is not None:
             return {"kind": "given", **self.parameters}, self._data

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ._files import read_record
+from ._results import Record
 
 Callback = Callable[[str, str, int, float, str], None]
-Record = dict[str, Any]
-"""What is recorded after a round, by name: `round`, `loss`, `consensus_error`, ..."""
 
 
 def _in_notebook() -> bool:
@@ -85,7 +84,7 @@ class _Recording:
             self.done.add(name)
         elif kind == "recorded":
             record = read_record(text)
-            self.on_record(record if self.point is None else {"point": self.point, **record})
+            self.on_record(record if self.point is None else Record(point=self.point, **record))
 
 
 class _Bar:

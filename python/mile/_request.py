@@ -17,12 +17,12 @@ from ._methods import Algorithm, OwnMethod, resolve
 PathLike = str | Path
 Resume = bool | Literal["auto"]
 
-# What people who come from other libraries write, and what to write here.
+# What people who come from other libraries write, and what to write here; <key> stands for the methods that have this parameter.
 _OPTIMIZER = (
-    "mile, led, k-gt and local-dsgd take optimizer='adamw', and mile.torch.Problem any optimizer for every method: "
+    "<optimizer> take optimizer='adamw', and mile.torch.Problem any optimizer for every method: "
     "optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)"
 )
-_CLIP = "mile, led, k-gt and local-dsgd have clip, and so has mile.torch.Problem, for every method"
+_CLIP = "<clip> have clip, and so has mile.torch.Problem, for every method"
 _IN_METHODS = 'it belongs to a method: algorithms=[mile.method("mile", step_size=0.1, local_steps=5)]'
 _HINTS = {
     "adam": f"Adam is a local optimiser, not a method; {_OPTIMIZER}",
@@ -34,7 +34,7 @@ _HINTS = {
     "optimiser": _OPTIMIZER,
     "clip": _CLIP,
     "max_grad_norm": _CLIP,
-    "weight_decay": "use optimizer={'name': 'adamw', 'decay': 0.01} of mile, led, k-gt and local-dsgd, the optimizer of mile.torch.Problem, or l2 of mile.Table",
+    "weight_decay": "use optimizer={'name': 'adamw', 'decay': 0.01} of <optimizer>, the optimizer of mile.torch.Problem, or l2 of mile.Table",
     "scheduler": "use schedule, such as schedule={'kind': 'cosine', 'warmup': 10}, or pass scheduler to mile.torch.Problem",
     "batch_size": "it belongs to the problem: batch",
     "max_steps": "runs are counted in rounds of local_steps mini-batches",
@@ -129,7 +129,14 @@ def hinted(error: Exception) -> str | None:
     if found is None:
         return None
     word = (found["name"] or found["key"] or found["top"]).lower()
-    return _HINTS_OF_RUN.get(word, _HINTS.get(word)) if found["top"] else _HINTS.get(word)
+    hint = _HINTS_OF_RUN.get(word, _HINTS.get(word)) if found["top"] else _HINTS.get(word)
+    return None if hint is None else re.sub(r"<(\w+)>", lambda key: _having(key[1]), hint)
+
+
+def _having(key: str) -> str:
+    """The methods with a parameter, as one names them."""
+    *first, last = (one["name"] for one in json.loads(_mile.methods()) if key in one["parameters"])
+    return f"{', '.join(first)} and {last}"
 
 
 def _remove(folder: Path) -> None:

@@ -12,8 +12,9 @@ from . import _mile
 from ._graphs import Network
 from ._methods import Algorithms
 from ._names import Built, Objectives, Precision, Stop
-from ._progress import Callback, Record, close, observer
+from ._progress import Callback, close, observer
 from ._request import PathLike, Request, Resume, hinted
+from ._results import Record
 from ._runs import Run, Stopped, Sweep
 from .loggers import Logger
 

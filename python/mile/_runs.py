@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from . import _mile
 from ._files import read_records, read_safetensors, read_settings, safe_name
 from ._plots import plot as draw
-from ._progress import Record
+from ._results import Config, Outcome, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +33,9 @@ State = dict[str, NDArray[np.floating]]
 class HasModels(Protocol):
     """A problem whose parameters are those of PyTorch models."""
 
-    def state_dicts(self, x: NDArray[Any], state: Path, /) -> list[dict[str, torch.Tensor]]: ...
+    def state_dicts(self, x: NDArray[np.floating], state: Path, /) -> list[dict[str, torch.Tensor]]: ...
 
-    def state_dict(self, x: NDArray[Any], state: Path, /) -> dict[str, torch.Tensor]: ...
+    def state_dict(self, x: NDArray[np.floating], state: Path, /) -> dict[str, torch.Tensor]: ...
 
 
 class Stopped(KeyboardInterrupt):
@@ -64,9 +64,9 @@ class Run:
         return Run, (self.folder.absolute(),)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The resolved experiment."""
-        return read_settings(self.folder / "config.toml")
+        return cast(Config, read_settings(self.folder / "config.toml"))
 
     @property
     def rows(self) -> list[Record]:
@@ -81,10 +81,10 @@ class Run:
         return pd.DataFrame(self.rows)
 
     @property
-    def outcomes(self) -> list[dict[str, Any]]:
+    def outcomes(self) -> list[Outcome]:
         """How each algorithm ended with each seed: status ("converged", "last round", "diverged", "stopped" or "failed"), what shows it (`ending`), rounds, last record."""
         path = self.folder / "summary.json"
-        found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+        found: list[Outcome] = json.loads(path.read_text()) if path.exists() else []
         return found
 
     @property
@@ -113,12 +113,12 @@ class Run:
 
     def _job(self, label: str | None, seed: int | None) -> tuple[str, int]:
         config = self.config
-        labels = [one["label"] for one in config["algorithm"]]
+        labels = [str(one["label"]) for one in config["algorithm"]]
         if label is None:
             if len(labels) > 1:
                 raise ValueError(f"label: expected one of {', '.join(labels)}, got none")
             label = labels[0]
-        names = {one["name"].split("(")[0]: one["label"] for one in config["algorithm"]}
+        names = {str(one["name"]).split("(")[0]: str(one["label"]) for one in config["algorithm"]}
         label = label if label in labels else names.get(label, label)
         if label not in labels:
             raise ValueError(f"label: expected one of {', '.join(labels)}, got {label}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _mile
 from ._graphs import Network, section
 from ._names import GraphParameters, Mixing, Topology
+from ._results import Value
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,14 +27,59 @@ class Options(GraphParameters, total=False):
     tau: int
 
 
-class Theory(dict[str, Any]):
+class Theory(dict[str, Value]):
     """The numbers of a theory report, by name or as attributes; it prints as the text of `mile theory`."""
 
-    def __init__(self, numbers: Mapping[str, Any], text: str) -> None:
+    agents: int
+    edges: int
+    solver: str
+    complete: bool
+    lambda_2: float | None
+    lambda_n: float
+    spectral_gap: float
+    local_steps: int
+    local_steps_harmonic: float | None
+    xi_paper_max: float
+    xi_spectrum_max: float
+    xi_exact_max: float
+    xi_switching_max: float
+    xi_drop_max: float | None
+    xi_best: float
+    xi_best_contraction: float
+    xi_paper: float
+    xi_auto: float
+    decoupled_auto: dict[str, float | None]
+    xi: float
+    xi_schedule: str | None
+    gamma: float
+    momentum: float | None
+    nesterov: bool
+    xi_momentum_max: float | None
+    momentum_auto: list[float] | None
+    rho: list[float]
+    contraction_per_round: float
+    rounds_per_digit: float | None
+    a1: float | None
+    a3: float | None
+    a4: float | None
+    b2: float | None
+    outside_theorems: str | None
+    smoothness: float
+    smoothness_estimate: dict[str, Value] | None
+    smoothness_sample: dict[str, Value] | None
+    step_size_max: float | None
+    step_size_max_stochastic: float | None
+    drop_rate: float
+    lost_share: float
+    time_varying: str | None
+    methods: list[dict[str, Value]]
+    advice: list[dict[str, Value]]
+
+    def __init__(self, numbers: Mapping[str, Value], text: str) -> None:
         super().__init__(numbers)
         self._text = text
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Value:
         if name.startswith("_") or name not in self:
             raise AttributeError(f"theory: expected one of {', '.join(self)}, got {name}")
         return self[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, SupportsFloat, TypeAlias, TypeVar
@@ -48,12 +49,13 @@ class Problem(Generic[Parameters, Data]):
         corrections are `float32`.
     data: for each agent, a pytree of arrays with a row for each sample, such as (inputs, targets); or a function that returns the data of an agent, together with `agents`. Arrays may be those of NumPy,
         of JAX, or of any library with DLPack, such as PyTorch.
+    agent: the only agent whose data are here, for one that runs on its own machine; default: those of all are.
     test: data in this form, on which the test loss is measured.
     metrics: functions of (parameters, test data) that return a number, by name; they are called as they are, without `jax.jit`. Records have them of the average model, and of the agents' own models as local_NAME.
     batch: the number of samples in a gradient, or "full"; or a list with one of these for each agent.
     weights: numbers, one for each agent, or "rows" for the numbers of their samples: f is then the weighted mean of all f_i.
     gradient_norm: whether to compute exact gradients in order to record the gradient norm.
-    eval_rows: the number of samples of each agent that losses are measured on, or "all"; default: as many as take a fifth of the run.
+    eval_rows: the number of samples of each agent that losses are measured on, "all", or "off" for the losses of the mini-batches alone; default: as many as take a fifth of the run.
     version: a string that identifies the problem when a run is resumed; default: its data, its code, and losses and gradients at the start.
 
     >>> import jax.numpy as jnp, numpy as np, mile, mile.jax
@@ -75,27 +77,36 @@ class Problem(Generic[Parameters, Data]):
         data: Sequence[Data] | Callable[[int], Data],
         *,
         agents: int | None = None,
+        agent: int | None = None,
         test: Data | None = None,
         metrics: Mapping[str, Callable[[Parameters, Data], SupportsFloat]] | None = None,
         batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
         weights: Literal["agents", "rows"] | Sequence[float] = "agents",
         gradient_norm: bool = False,
         eval_batch: int = 1024,
-        eval_rows: int | Literal["all"] | None = None,
+        eval_rows: int | Literal["all", "off"] | None = None,
         name: str = "jax",
         version: str | None = None,
     ) -> None:
         self._take(parameters)
         self.agents = divided.count(data, agents)
-        self._data = [_arrays(data(k) if callable(data) else data[k], f"data, agent {k}") for k in range(self.agents)]
-        self._all_rows = [_rows(one, f"data, agent {k}") for k, one in enumerate(self._data)]
+        if agent is not None and not 0 <= agent < self.agents:
+            raise ValueError(f"agent: expected a number below {self.agents}, got {agent}")
+        if agent is not None and isinstance(weights, str) and weights == "rows":
+            raise _mile.ExperimentError("weights: expected numbers, since only one agent's data are here, got rows")
+        self._hosted = range(self.agents) if agent is None else range(agent, agent + 1)
+        self._data = {k: _arrays(data(k) if callable(data) else data[k], f"data, agent {k}") for k in self._hosted}
+        rows = [_rows(one, f"data, agent {k}") for k, one in self._data.items()]
+        # The data of the others are elsewhere, and are taken to be as many.
+        self._all_rows = rows if agent is None else rows * self.agents
         self._sizes = divided.sizes(batch, self.agents)
         self.agent_weights = divided.weights(weights, self.agents, self._all_rows)
         self._test: Any = None if test is None else _arrays(test, "test")
         self.name, self.version, self.eval_batch = name, version, eval_batch
-        if eval_rows not in (None, "all") and not divided.is_whole(eval_rows):
-            raise ValueError(f"eval_rows: expected a positive integer or 'all', got {eval_rows!r}")
-        self.eval_rows = eval_rows if eval_rows in (None, "all") else int(eval_rows)
+        if eval_rows not in (None, "all", "off") and not divided.is_whole(eval_rows):
+            raise ValueError(f"eval_rows: expected a positive integer, 'all' or 'off', got {eval_rows!r}")
+        self.eval_rows = eval_rows if eval_rows in (None, "all", "off") else int(eval_rows)
+        self._losses = {k: (0.0, 0) for k in self._hosted}
         self._take_metrics(metrics)
         self._compile(loss)
         self.stochastic = any(size is not None for size in self._sizes) or self._takes_key
@@ -141,13 +152,13 @@ class Problem(Generic[Parameters, Data]):
             return jnp.asarray(found, self.dtype)
 
         self._value = jax.jit(value)
-        self._gradient = jax.jit(jax.grad(value))
+        self._both = jax.jit(jax.value_and_grad(value))
 
     def _count_rows(self) -> None:
         """How many samples gradients and evaluations read."""
         rows, test = tuple(self._all_rows), 0 if self._test is None else _rows(self._test, "test")
         run = sum(min(size or count, count) for size, count in zip(self._sizes, rows, strict=True))
-        most = self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
+        most = 1 if self.eval_rows == "off" else self.eval_rows if isinstance(self.eval_rows, int) else max(rows)
         self._measure_on(Counts(rows, test, -(-run // self.agents), min(most, max(rows)), test))
         self.evaluated_on: str | None = None
 
@@ -169,32 +180,32 @@ class Problem(Generic[Parameters, Data]):
         """Algorithms with what is recommended for networks where they, and the keys that are changed later, say nothing; and what was chosen."""
         return complete(algorithms, changed)
 
-    def initial(self, seed: int) -> NDArray[Any]:
+    def initial(self, seed: int) -> NDArray[np.floating]:
         """The given parameters."""
         return self._start
 
-    def loss(self, agent: int, x: NDArray[Any]) -> float:
+    def loss(self, agent: int, x: NDArray[np.floating]) -> float:
         """f_agent(x) on data of the agent."""
+        if self.eval_rows == "off":
+            return self._batch_loss(agent, x)
         return self._mean(x, self._data[agent], evaluated(self._all_rows[agent], self._counts.of(agent), agent))
 
-    def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
+    def grad(self, agent: int, x: NDArray[np.floating], rng: _mile.Random) -> NDArray[np.floating]:
         """A stochastic gradient."""
-        found: NDArray[Any] = np.asarray(self._gradient(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw)))
-        return found
+        loss, found = self._both(x, self._batch(agent, rng.seed, rng.draw), self._words(rng.seed, agent, rng.draw))
+        total, count = self._losses[agent]
+        self._losses[agent] = total + float(loss), count + 1
+        return np.asarray(found)
 
-    def _batch(self, agent: int, seed: int, draw: int) -> Tree:
-        size = self._sizes[agent]
-        return self._data[agent] if size is None else _chosen(self._data[agent], _mile.samples(self._all_rows[agent], size, True, seed, agent, draw))
-
-    def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
+    def full_grad(self, agent: int, x: NDArray[np.floating]) -> NDArray[np.floating]:
         """The exact gradient of f_agent, without a random key."""
         rows = self._all_rows[agent]
         sums = np.zeros(self.dim)
         for count, batch in self._parts_of(self._data[agent], range(rows)):
-            sums += np.asarray(self._gradient(x, batch, None), float) * (count / rows)
+            sums += np.asarray(self._both(x, batch, None)[1], float) * (count / rows)
         return sums.astype(self.dtype)
 
-    def measure(self, x: NDArray[Any]) -> list[float]:
+    def measure(self, x: NDArray[np.floating]) -> list[float]:
         """The loss on the test data, then the user's own metrics."""
         found = [] if self._test is None else [self._mean(x, self._test, range(self._counts.tested))]
         return found + [float(function(self.unravel(x), self._test)) for function in self._own.values()]
@@ -204,14 +215,14 @@ class Problem(Generic[Parameters, Data]):
         if self._facts is None:
             self._facts = {
                 "model": f"{self.dim} parameters from {hashlib.sha256(self._start.tobytes()).hexdigest()[:16]}",
-                "data": _digest(self._data),
+                "data": _digest(list(self._data.values())),
                 "batch": divided.described(self._sizes),
                 "weights": shown(self.agent_weights),
                 "loss": shown(self._code),
             }
-            batches = [self._batch(agent, 0, 0) for agent in range(self.agents)]
-            loss = np.mean([self._value(self._start, batch, None) for batch in batches])
-            norm = np.mean([np.linalg.norm(np.asarray(self._gradient(self._start, batch, None), float)) for batch in batches])
+            found = [self._both(self._start, self._batch(agent, 0, 0), None) for agent in self._hosted]
+            loss = np.mean([value for value, _ in found])
+            norm = np.mean([np.linalg.norm(np.asarray(gradient, float)) for _, gradient in found])
             if math.isfinite(loss):
                 self._facts["start"] = f"loss {loss:.2g}, gradients of norm {norm:.2g}"
             if self._test is not None:
@@ -224,9 +235,37 @@ class Problem(Generic[Parameters, Data]):
         """What identifies an agent's data."""
         return _digest(self._data[agent])
 
+    # Losses of mini-batches
+
+    def _batch_loss(self, agent: int, x: NDArray[np.floating]) -> float:
+        """The mean loss of the agent's mini-batches since the last record; before the first, that of one mini-batch at x."""
+        total, count = self._losses[agent]
+        return total / count if count > 0 else float(self._value(x, self._batch(agent, 0, 0), None))
+
+    def batch_losses(self) -> list[float]:
+        """The mean loss of each agent's mini-batches since the last record, of the agents that had some. Called by the library at each record."""
+        factors = divided.factors(self.agent_weights, self.agents)
+        found = [factors[agent] * total / count for agent, (total, count) in self._losses.items() if count > 0]
+        self._losses.update(dict.fromkeys(self._hosted, (0.0, 0)))
+        return found
+
+    def memory(self, agent: int) -> bytes:
+        """What an agent remembers: losses that are not yet recorded."""
+        return json.dumps(self._losses[agent]).encode()
+
+    def recall(self, agent: int, memory: bytes | None) -> None:
+        """Continues with what an agent remembered, or begins without."""
+        total, count = (0.0, 0) if memory is None else json.loads(memory)
+        self._losses[agent] = total, count
+
+    @property
+    def needs_host(self) -> str | None:
+        """What only `mile.run` with this object does."""
+        return 'eval_rows="off"; give a number of samples, or leave it out' if self.eval_rows == "off" else None
+
     # Parameters
 
-    def unravel(self, x: NDArray[Any]) -> Parameters:
+    def unravel(self, x: NDArray[np.floating]) -> Parameters:
         """The parameters in their own shapes and precisions, such as those of `run.average()`."""
         if np.shape(x) != (self.dim,):
             raise ValueError(f"x: expected shape ({self.dim},), got {np.shape(x)}")
@@ -238,6 +277,10 @@ class Problem(Generic[Parameters, Data]):
         return found
 
     # Data
+
+    def _batch(self, agent: int, seed: int, draw: int) -> Tree:
+        size = self._sizes[agent]
+        return self._data[agent] if size is None else _chosen(self._data[agent], _mile.samples(self._all_rows[agent], size, True, seed, agent, draw))
 
     def _words(self, seed: int, agent: int, draw: int) -> NDArray[np.uint32] | None:
         """What a random key is made of, if the loss takes one."""
@@ -251,7 +294,7 @@ class Problem(Generic[Parameters, Data]):
             some = places[begin : begin + self.eval_batch]
             yield len(some), _chosen(data, slice(some.start, some.stop) if isinstance(some, range) else np.array(some))
 
-    def _mean(self, x: NDArray[Any], data: Tree, places: range | list[int]) -> float:
+    def _mean(self, x: NDArray[np.floating], data: Tree, places: range | list[int]) -> float:
         parts = ((count, self._value(x, batch, None)) for count, batch in self._parts_of(data, places))
         return sum(count * float(value) for count, value in parts) / len(places)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ._files import read_record, read_settings
-from ._progress import Record
+from ._results import Record
 
 NAMES = ("wandb", "mlflow")
 _OF_JOB = ("algorithm", "label", "seed", "agents", "point")
@@ -155,7 +155,7 @@ def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
             read[point] = (place + len(text), rest)
             for line in lines:
                 record = read_record(line.decode())
-                yield {"point": point, **record} if point else record
+                yield Record(point=point, **record) if point else record
         if ended:
             return
         time.sleep(_INTERVAL)

@@ -17,7 +17,8 @@ use crate::memory::Memory;
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, python: PathBuf, again: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
     let (memory, raised) = (Memory::default(), Raised::default());
-    let engines = PyEngines { host: None, memory: memory.clone(), raised: raised.clone(), ranks: None };
+    let (lent, kept) = (memory.clone(), raised.clone());
+    let engines = PyEngines { host: None, batch_losses: None, memory: lent, raised: kept, ranks: None };
     let line = CommandLine::of(Program::interpreted(python, again))
         .with_kind("python", kind::python(memory, raised.clone()))
         .on(Arc::new(engines));

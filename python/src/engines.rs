@@ -9,9 +9,9 @@ use mile::agents::{
     Agents, AgentsError, BlockFunction, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector,
 };
 use mile::engine::parts::{self, Drift};
-use mile::engine::{Engine, HostError};
+use mile::engine::{Engine, HostError, in_order};
 use mile::network::Network;
-use mile::ranks::Ranks;
+use mile::ranks::{Ranks, Together};
 use mile::real::Real;
 use mile::simulator::Simulator;
 use mile_lab::engines::{EngineSetup, Engines, EnginesIn};
@@ -27,6 +27,8 @@ use crate::ranks::{PyRanks, or_alone};
 pub(crate) struct PyEngines {
     /// The problem, if it has a host.
     pub(crate) host: Option<Py<PyAny>>,
+    /// The function of a problem without a host that returns the agents' losses of mini-batches since the last record, if it has one.
+    pub(crate) batch_losses: Option<Arc<Py<PyAny>>>,
     pub(crate) memory: Memory,
     pub(crate) raised: Raised,
     pub(crate) ranks: Option<Arc<PyRanks>>,
@@ -44,7 +46,8 @@ impl<T: Real + Element> EnginesIn<T> for PyEngines {
         let blocks = (0..method.layout().vectors()).map(|v| simulator.vector(Vector(v)));
         let owner = self.memory.lend(blocks).map_err(|error| HostError::Engine(Box::new(error)))?;
         let simulator = ManuallyDrop::new(simulator);
-        Ok(Box::new(Lending { simulator, memory: self.memory.clone(), owner }))
+        let (memory, raised) = (self.memory.clone(), self.raised.clone());
+        Ok(Box::new(Lending { simulator, memory, owner, raised, batch_losses: self.batch_losses.clone() }))
     }
 }
 
@@ -72,6 +75,8 @@ struct Lending<'a, T: Real> {
     simulator: ManuallyDrop<Simulator<'a, T>>,
     memory: Memory,
     owner: Arc<Py<Owner>>,
+    raised: Raised,
+    batch_losses: Option<Arc<Py<PyAny>>>,
 }
 
 impl<T: Real> Drop for Lending<'_, T> {
@@ -171,5 +176,11 @@ impl<T: Real> Engine<T> for Lending<'_, T> {
 
     fn watched(&mut self) -> Option<&mut Drift> {
         self.simulator.watched()
+    }
+
+    fn batch_loss(&mut self, _: Together<'_>) -> Result<Option<f64>, AgentsError> {
+        let Some(losses) = &self.batch_losses else { return Ok(None) };
+        let own: Vec<f64> = self.raised.verb(|py| losses.bind(py).call0()?.extract())?;
+        Ok((!own.is_empty()).then(|| in_order(&own) / own.len() as f64))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mile_lab::advice::recommended;
 use mile_lab::error::LabError;
 use mile_lab::observer::{Observer, outcome_line};
 use mile_lab::plan::{Job, Plan};
@@ -143,6 +144,9 @@ impl<'p> Teller<'p> {
         told.tell("planned", "", plan.spec.rounds, count, String::new());
         if let Some(text) = plan.spec.objectives.evaluated_on() {
             told.tell("note", "", 0, plan.evaluation.share, text);
+        }
+        for text in recommended(plan) {
+            told.tell("note", "", 0, f64::NAN, text);
         }
         told
     }

@@ -78,7 +78,8 @@ impl Given {
         let worker = if is_in_python { Worker::Caller } else { Worker::Threads };
         let lab = match problem {
             None if is_made_by_a_function => {
-                let engines = PyEngines { host: None, memory, raised: raised.clone(), ranks: None };
+                let raised = raised.clone();
+                let engines = PyEngines { host: None, batch_losses: None, memory, raised, ranks: None };
                 Lab::new(kinds, catalogue, Arc::new(engines))
             }
             None => Lab::new(kinds, catalogue, device::engines(device)?),
@@ -92,6 +93,8 @@ impl Given {
                 let ranks =
                     ranks.map(|ranks| PyRanks::read(ranks, raised.clone()).map(Arc::new)).transpose()?;
                 let host = attribute(problem, "host")?.map(|_| problem.clone().unbind());
+                let batch_losses =
+                    attribute(problem, "batch_losses")?.map(|losses| Arc::new(losses.unbind()));
                 let (object, lent, kept) = (problem.clone().unbind(), memory.clone(), raised.clone());
                 let read = move |_: &Section, setting: Setting| {
                     let objectives = kept.call(|py| {
@@ -102,7 +105,7 @@ impl Given {
                         Err(error) => Err(LabError::config("problem", error)),
                     }
                 };
-                let engines = PyEngines { host, memory, raised: raised.clone(), ranks };
+                let engines = PyEngines { host, batch_losses, memory, raised: raised.clone(), ranks };
                 Lab::new(kinds.with(GIVEN, read), catalogue, Arc::new(engines))
             }
         };

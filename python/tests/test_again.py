@@ -1,9 +1,9 @@
 """Scripts and notebooks that are run twice, results that are handed on, and words of other libraries."""
 
 import functools
-import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -17,10 +17,7 @@ import pandas as pd
 import pytest
 
 import mile
-import mile.jax
-import mile.loggers
-import mile.torch
-from mile import _names
+from mile import _names, _request, _running
 from mile._facts import exchanges
 
 PROBLEM = mile.Quadratic(dim=3)
@@ -151,19 +148,56 @@ def test_runs_and_sweeps_are_loaded_as_what_they_are() -> None:
         mile.load_run("nowhere")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"name": "adam"}, "torch.optim.AdamW"),
-        ({"name": "fedavg"}, "local-dsgd"),
-        ({"name": "mile", "weight_decay": 0.1}, "weight_decay"),
-        ({"name": "mile", "batch_size": 3}, "batch"),
-    ],
-)
-def test_words_of_other_libraries_are_answered(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(mile.ExperimentError, match=said):
-        mile.run(problem=PROBLEM, algorithms=[mile.method(step_size=0.1, **given)], out="hint")
+HINTS = {
+    "adam": "torch.optim.AdamW",
+    "adamw": "torch.optim.AdamW",
+    "muon": "torch.optim.AdamW",
+    "sgd": "local-dsgd takes",
+    "fedavg": "local-dsgd is",
+    "optimizer": "torch.optim.AdamW",
+    "optimiser": "torch.optim.AdamW",
+    "clip": "mile.torch.Problem",
+    "max_grad_norm": "mile.torch.Problem",
+    "weight_decay": "'decay': 0.01",
+    "scheduler": "schedule={'kind': 'cosine'",
+    "batch_size": "the problem: batch",
+    "max_steps": "rounds of local_steps",
+    "epochs": "rounds of local_steps",
+}
+HINTS_OF_RUN = {
+    **{key: 'mile.method("mile", step_size=0.1' for key in ("lr", "step_size", "local_steps", "xi", "gamma", "momentum")},
+    **{key: 'mile.graph("ring"' for key in ("agents", "topology", "mixing", "drop_rate")},
+    "metrics": "metrics of mile.Objective",
+    "batch": "the problem",
+}
+# In sections of methods, these words are names of methods; the others are parameters that no method, or not this one, has.
+NAMES = ("adam", "adamw", "muon", "sgd", "fedavg")
+LOCAL_OPTIMIZERS = ("mile", "led", "k-gt", "local-dsgd", "diloco", "noloco", "gasloc", "dinno")
+
+
+def refused(**arguments: Any) -> str:
+    with pytest.raises(mile.ExperimentError) as error:
+        mile.run(**{"problem": PROBLEM, "algorithms": METHODS, "out": "hint", **arguments})
     assert not Path("hint").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("word", [*HINTS, *(f"{key} of run" for key in HINTS_OF_RUN)])
+def test_words_of_other_libraries_are_answered(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _, of_run = word.partition(" ")
+    section = {"name": key, "step_size": 0.1} if key in NAMES else {"name": "extra", "step_size": 0.1, key: 0.1}
+    given: dict[str, Any] = {key: 0.1} if of_run else {"algorithms": [section]}
+    said = (HINTS_OF_RUN if of_run else HINTS)[key]
+    assert said in refused(**given)
+    monkeypatch.setattr(_running, "hinted", lambda error: None)
+    assert said not in refused(**given)
+
+
+def test_every_hint_is_tested_and_names_all_methods_with_a_local_optimizer() -> None:
+    assert HINTS.keys() == _request._HINTS.keys() and HINTS_OF_RUN.keys() == _request._HINTS_OF_RUN.keys()
+    for key in ("optimizer", "clip", "weight_decay"):
+        said = refused(algorithms=[{"name": "extra", "step_size": 0.1, key: 0.1}])
+        assert set(LOCAL_OPTIMIZERS) <= set(re.findall(r"[\w-]+", said))
 
 
 def test_a_step_size_has_one_name_at_a_time() -> None:
@@ -227,13 +261,25 @@ mile.torch.Problem(torch.nn.Linear(2, 1), half_mse, pairs, metrics={"names": lam
 def in_jax(parameters: dict[str, jax.Array], batch: tuple[np.ndarray, np.ndarray]) -> jax.Array:
     return jax.numpy.mean((batch[0] @ parameters["w"] - batch[1]) ** 2)
 linear = mile.jax.Problem(in_jax, {"w": jax.numpy.zeros(2)}, [(np.zeros((3, 2)), np.zeros(3))] * 3, eval_rows="all")
-mile.jax.Problem(in_jax, {"w": jax.numpy.zeros(2)}, [(np.zeros((3, 2)), np.zeros(3))] * 3, eval_rows="off")
+mile.jax.Problem(in_jax, {"w": jax.numpy.zeros(2)}, [(np.zeros((3, 2)), np.zeros(3))] * 3, eval_rows="none")
 linear.unravel(run.average())["w"].sum()
 linear.unravel(run.average()).w
 mile.sweep(problem=linear, values={"step_size": [0.1]}, logger=mile.loggers.Logger("mlflow", offline=True), on_record=lambda record: print(record["point"]))
 mile.sweep(problem=linear, values={"step_size": [0.1]}, logger=3)
+run.rows[-1]["loss"] + run.rows[-1]["round"] + run.rows[-1]["perplexity"]
+run.rows[-1]["label"] + 1.0
+run.outcomes[0]["status"].upper()
+run.outcomes[0]["statuss"].upper()
+run.config["rounds"] + 1
+run.config["round"] + 1
+[answer["status"]["neighbours"][0]["lag"] + 1 for answer in mile.status() if "status" in answer]
+[answer["status"]["lag"] + 1 for answer in mile.status() if "status" in answer]
+mile.theory("ring", agents=5).xi_best + 1.0
+mile.theory("ring", agents=5).solver + 1.0
+closed = mile.torch.Problem(torch.nn.Linear(2, 1), None, pairs, closure=lambda model, batch: half_mse(model(batch[0]), batch[1]))
+mile.torch.Problem(torch.nn.Linear(2, 1), None, pairs, closure=lambda model, batch: 3.0)
 """
-WRONG = {4, 5, 6, 7, 8, 9, 10, 11, 13, 27, 28, 30, 34, 36, 38}
+WRONG = {4, 5, 6, 7, 8, 9, 10, 11, 13, 27, 28, 30, 34, 36, 38, 40, 42, 44, 46, 48, 50}
 
 
 def test_mypy_sees_misspelt_names() -> None:
@@ -250,28 +296,6 @@ def test_pyright_sees_misspelt_names() -> None:
     found = subprocess.run([sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson"], capture_output=True, text=True)
     errors = [one for one in json.loads(found.stdout)["generalDiagnostics"] if one["severity"] == "error"]
     assert {one["range"]["start"]["line"] + 1 for one in errors} == WRONG, errors
-
-
-def test_arguments_and_results_have_types() -> None:
-    """No function that a user calls takes or returns what may be anything."""
-    loose: list[str] = []
-
-    def look(name: str, function: Any) -> None:
-        signature = inspect.signature(function)
-        hints = [(key, one.annotation) for key, one in signature.parameters.items()] + [("return", signature.return_annotation)]
-        loose.extend(f"{name}: {key}" for key, hint in hints if str(hint).split(" | ")[0] in ("Any", "typing.Any", "Tree"))
-
-    public = {name: getattr(mile, name) for name in mile.__all__}
-    public |= {"torch.Problem": mile.torch.Problem, "torch.load_file": mile.torch.load_file, "jax.Problem": mile.jax.Problem, "Logger": mile.loggers.Logger, "records": mile.loggers.records}
-    for name, one in public.items():
-        if inspect.isfunction(one):
-            look(name, one)
-        elif inspect.isclass(one) and one.__module__ not in ("mile._mile", "mile"):
-            methods = {key: value.fget if isinstance(value, property) else value for key, value in vars(one).items() if key[0] != "_" or key == "__init__"}
-            for key, value in methods.items():
-                if inspect.isfunction(value):
-                    look(f"{name}.{key}", value)
-    assert not loose
 
 
 class Alone(mile.Method):

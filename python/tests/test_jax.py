@@ -1,5 +1,6 @@
 """Losses in JAX: pytrees against the same problem in Rust, random keys, resuming, and what is refused."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,59 @@ def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
     assert linear(data=unequal, batch=10).row_counts == (42, 9, 125, 0)
 
 
+def test_an_agent_reads_its_own_data_only() -> None:
+    asked: list[int] = []
+
+    def data(agent: int) -> Any:
+        asked.append(agent)
+        return shards()[agent]
+
+    own, of_all = linear(data=data, agents=4, agent=2, batch=5), linear(batch=5)
+    x = np.ones(3, np.float32)
+    assert own.loss(2, x) == of_all.loss(2, x) and (own.full_grad(2, x) == of_all.full_grad(2, x)).all()
+    assert own.data_of(2) == of_all.data_of(2) != of_all.data_of(1) and own.facts().keys() == of_all.facts().keys()
+    assert asked == [2] and own.row_counts == of_all.row_counts
+
+
+@pytest.mark.parametrize("weights", ["agents", [1.0, 2.0, 3.0, 4.0]])
+def test_losses_of_mini_batches_are_recorded(weights: Any) -> None:
+    method = [mile.method("local-dsgd", lr=0.05, local_steps=1)]
+
+    def of_weights(x: Any) -> float:
+        own = [0.5 * np.mean((a @ w - b) ** 2) for (a, b), w in zip(shards(), x, strict=True)]
+        return float(np.average(own, weights=None if weights == "agents" else weights))
+
+    done = run(linear(weights=weights), algorithms=method, rounds=6, eval_every=2, out="six")
+    before = [of_weights(run(linear(weights=weights), algorithms=method, rounds=k, out=f"to-{k}").x()) for k in range(1, 6)]
+    start = of_weights(np.zeros((4, 3)))
+    assert np.isnan(done.rows[0].get("batch_loss", np.nan))
+    expected = [np.mean([start, before[0]]), np.mean(before[1:3]), np.mean(before[3:5])]
+    assert [row["batch_loss"] for row in done.rows[1:]] == pytest.approx(expected, rel=1e-5)
+    off = run(linear(weights=weights, eval_rows="off"), algorithms=method, rounds=6, eval_every=2, out="off")
+    assert [row["loss"] for row in off.rows[1:]] == pytest.approx([row["batch_loss"] for row in off.rows[1:]])
+    assert [row["batch_loss"] for row in off.rows[1:]] == [row["batch_loss"] for row in done.rows[1:]] and (off.x() == done.x()).all()
+
+
+def test_losses_that_are_not_yet_recorded_are_part_of_a_checkpoint() -> None:
+    class Stopping(mile.jax.Problem[Any, Any]):
+        def grad(self, agent: int, x: Any, rng: mile.Random) -> Any:
+            # In the middle of the 6th or 7th round, which is completed and not recorded.
+            if (agent, rng.draw) == (0, 19):
+                signal.raise_signal(signal.SIGINT)
+            return super().grad(agent, x, rng)
+
+    def made(kind: Any) -> Any:
+        return kind(least_squares, {"w": jnp.zeros(3)}, shards(), batch=5)
+
+    whole = run(made(mile.jax.Problem), eval_every=4, out="whole", seeds=[0, 1])
+    with pytest.raises(mile.Stopped) as stopped:
+        run(made(Stopping), eval_every=4, out="part", seeds=[0, 1])
+    assert stopped.value.run.outcomes[0]["round"] % 4
+    resumed = run(made(mile.jax.Problem), eval_every=4, out="part", seeds=[0, 1], resume=True)
+    ours, theirs = ([row["batch_loss"] for row in one.rows if row["round"] > 0] for one in (resumed, whole))
+    assert ours == theirs and (resumed.x(seed=1) == whole.x(seed=1)).all()
+
+
 @pytest.mark.parametrize(
     ("made", "error"),
     [
@@ -189,7 +243,9 @@ def test_all_rows_of_agents_with_unequal_data_are_measured() -> None:
         (lambda: linear(data=["text", "text"]), "data, agent 0: "),
         (lambda: linear(data=[]), "data: "),
         (lambda: linear(batch=0), "batch: .*got 0"),
-        (lambda: linear(eval_rows="off"), "eval_rows: .*got 'off'"),
+        (lambda: linear(eval_rows="none"), "eval_rows: .*got 'none'"),
+        (lambda: linear(agent=4), "agent: .*4"),
+        (lambda: linear(agent=1, weights="rows"), "weights: "),
         (lambda: linear(eval_rows=-1), "eval_rows: .*got -1"),
         (lambda: linear(batch=[3, 3]), "batch: .*4.*got 2"),
         (lambda: linear(weights=[1, 2, 0, 1]), "weights: "),

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,20 @@ def test_evaluation_takes_a_fifth_of_the_run_and_says_so(capsys: pytest.CaptureF
     assert off[False] < few[False] < everything[False]
     last = without.rows[-1]
     assert last["loss"] == pytest.approx(last["batch_loss"]) and (without.x() == exact.x()).all()
+
+
+def test_evaluations_stay_below_a_fifth_of_the_work_counted_in_rows_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    found = mile.torch.Problem(Counted(), nn.MSELoss(), shards(rows=400), batch=32, test=shards(1, 1500)[0])
+    Counted.seen = {True: 0, False: 0}
+    mile.run(problem=found, algorithms=[mile.method("local-dsgd", lr=1e-4, local_steps=20)], rounds=40)
+    assert Counted.seen[True] == 40 * 20 * 4 * 32
+    # A forward pass is half a gradient, and what is left of a fifth would not do for one more record.
+    work = 0.5 * Counted.seen[False]
+    share = work / (work + Counted.seen[True])
+    assert 0.15 < share <= 0.2
+    said = re.search(r"(\d+)% of the work", capsys.readouterr().err)
+    assert said and abs(100 * share - int(said[1])) <= 1
 
 
 def unequal() -> list[Any]:

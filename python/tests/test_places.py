@@ -26,9 +26,8 @@ from beside import scale
 
 
 def problem(agents, agent=None, width=3, slow=0.0):
-    if agent is not None:
-        with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
-            asked.write(f"{os.getpid()}\\n")
+    with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+        asked.write(f"{os.getpid()}\\n")
 
     def target(agent):
         return scale * np.arange(agent, agent + width)
@@ -97,12 +96,48 @@ def with_local(agents):
     return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, local="bias")
 
 
+def without_evaluation(agents):
+    return mile.torch.Problem(nn.Linear(6, 2), nn.CrossEntropyLoss(), data, agents=agents, eval_rows="off")
+
+
 def broken(agents):
     raise KeyError("what is missing")
 
 
 def nothing():
     return 3
+"""
+
+JAX = """
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import mile.jax
+
+
+def data(agent):
+    with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+        asked.write(f"{os.getpid()}\\n")
+    rng = np.random.default_rng(agent)
+    inputs = rng.normal(size=(20 + agent, 3))
+    return inputs, np.tanh(inputs @ np.arange(3.0)) + agent
+
+
+def loss(parameters, batch, key):
+    inputs, targets = batch
+    hidden = jnp.tanh(inputs @ parameters["w"] + parameters["b"])
+    if key is not None:
+        hidden = hidden * jax.random.bernoulli(key, 0.8, hidden.shape) / 0.8
+    return jnp.mean((hidden @ parameters["v"] - targets) ** 2)
+
+
+def problem(agents, agent=None, width=4, eval_rows=None):
+    start = {"w": 0.1 * jnp.arange(3.0 * width).reshape(3, width), "b": jnp.zeros(width), "v": jnp.ones(width)}
+    return mile.jax.Problem(loss, start, data, agents=agents, agent=agent, batch=5, eval_rows=eval_rows)
 """
 
 EXPERIMENT = """
@@ -156,10 +191,11 @@ def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
 
 def test_an_agent_asks_for_its_own_data_only(place: Path) -> None:
     mile.swarm(write(place), out="there")
-    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
+    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in (0, 1, 2, None)}
     own = {agent: (place / f"there/agents/{agent}/pid").read_text().strip() for agent in range(3)}
     for agent in range(3):
-        for other in range(3):
+        # Nor for those of all.
+        for other in asked:
             assert (own[agent] in asked[other]) == (agent == other)
 
 
@@ -173,6 +209,25 @@ def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, met
     there = mile.swarm(path, out="there", resume=False)
     storm.join()
     assert_equal(here, there)
+
+
+def test_losses_in_jax_are_in_every_place_and_agents_read_their_own_data_only(place: Path) -> None:
+    pytest.importorskip("jax")
+    path = write(place, JAX, "problem", "arguments = { width = 3 }", "momentum = 0.5")
+    here = mile.run(path, out="here")
+    command("run", path, "--out", "commanded")
+    assert_equal(here, mile.load_run("commanded"))
+    storm = kill_agents(place / "there", 2)
+    there = mile.swarm(path, out="there")
+    storm.join()
+    assert_equal(here, there)
+    assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
+    asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
+    for agent in range(3):
+        own = (place / f"there/agents/{agent}/pid").read_text().strip()
+        assert [own in asked[other] for other in range(3)] == [agent == other for other in range(3)]
+    with pytest.raises(mile.ExperimentError, match="problem: .*eval_rows"):
+        mile.run(write(place, JAX, "problem", 'arguments = { eval_rows = "off" }'), out="off")
 
 
 def test_an_agent_computes_as_a_run_of_the_same_model_does(place: Path) -> None:
@@ -274,6 +329,19 @@ def test_agents_folders_have_the_code(place: Path) -> None:
     assert_equal(here, there)
 
 
+def test_a_network_in_a_file_is_told_what_is_recommended(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = 'xi = "adaptive"'
+    for method, is_told in (("", True), ('xi = "paper"', False), ("momentum = 0.5", False), ('optimizer = "adamw"', False)):
+        path = write(place, TORCH, "problem", "", method)
+        mile.run(path, rounds=1, out="here", overwrite=True)
+        assert (said in capsys.readouterr().err) == is_told
+        assert (said in command("run", path, "--dry-run")) == is_told
+    # Without a network there is nothing to recommend.
+    mile.run(write(place), rounds=1, out="here", overwrite=True)
+    assert said not in capsys.readouterr().err
+    assert said in command("swarm", write(place, TORCH, "problem", ""), "--out", "there")
+
+
 def test_classes_of_a_file_are_the_same_in_every_folder(place: Path) -> None:
     def facts(folder: Path, code: str) -> dict[str, str]:
         folder.mkdir()
@@ -303,6 +371,7 @@ def test_what_cannot_be_is_refused(place: Path) -> None:
     for function, named in [
         ("with_optimizer", "with_optimizer: .*optimizer"),
         ("with_local", "with_local: .*local"),
+        ("without_evaluation", "without_evaluation: .*eval_rows"),
         ("nothing", "problem: .*int"),
         ("absent", r"train\.py: .*absent"),
     ]:

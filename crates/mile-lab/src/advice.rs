@@ -1,6 +1,7 @@
 //! Theory applied to a plan: advice before step 0, and the input of `mile theory`.
 
 use mile::digits::number;
+use mile::methods::LocalSteps;
 use mile::methods::catalogue::Parameters;
 use mile::schedule::Weight;
 use mile_theory::advice::{self, Advice};
@@ -15,7 +16,7 @@ use crate::error::LabError;
 use crate::objectives::Curvature;
 use crate::plan::{Plan, PlannedMethod};
 use crate::refused::of_algorithm;
-use crate::spec::StartSpec;
+use crate::spec::{AlgorithmSpec, StartSpec};
 
 /// The largest fraction of a plan's gradient work that an estimate before it may cost.
 const SHARE: f64 = 0.05;
@@ -140,7 +141,33 @@ fn notes(plan: &Plan) -> Vec<String> {
             notes.push(format!("{}: auto chose {}", algorithm.label, chosen.join(", ")));
         }
     }
+    notes.extend(recommended(plan));
     notes
+}
+
+/// What is recommended for networks, for each algorithm `mile` that leaves it all to the defaults, which are the paper's.
+pub fn recommended(plan: &Plan) -> Vec<String> {
+    if !plan.spec.objectives.are_networks() {
+        return Vec::new();
+    }
+    let says_nothing = |algorithm: &&AlgorithmSpec| {
+        let AlgorithmSpec { entry, parameters, xi, gamma, .. } = *algorithm;
+        let Parameters { momentum, nesterov, local, outer, compression, pairs, robust, .. } = parameters;
+        let has_weights = xi.is_some() || gamma.is_some();
+        let has_steps = momentum.is_some() || nesterov.is_some() || *local != LocalSteps::default();
+        let has_exchange = outer.is_some() || compression.is_some() || *pairs || robust.is_some();
+        entry.name == "mile" && !has_weights && !has_steps && !has_exchange
+    };
+    let silent = plan.spec.algorithms.iter().filter(says_nothing);
+    silent
+        .map(|algorithm| {
+            format!(
+                "{} runs with the paper's xi and without momentum; momentum = 0.9 and xi = \"adaptive\" are recommended \
+                 for networks, and xi = \"paper\" says that the paper's method is meant",
+                algorithm.label
+            )
+        })
+        .collect()
 }
 
 /// Whether jobs may differ by more than the number of their seed.

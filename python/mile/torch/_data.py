@@ -14,10 +14,10 @@ from .. import _mile
 from .._samples import DATA, EVALUATION, evaluated, number
 from ._random import passing, seeding
 
-# What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor.
-Batch = Any
+Batch: TypeAlias = object
+"""What a loader or a data set gives: tensors in a tuple, a dictionary, or a single tensor."""
 
-AgentData: TypeAlias = Sequence[object] | Dataset[Any] | DataLoader[Any]
+AgentData: TypeAlias = Sequence[object] | Dataset[object] | DataLoader[object]
 """The data of one agent: tensors or arrays, a data set (or a list of samples), or a loader."""
 
 EvalRows: TypeAlias = int | Literal["all", "off"] | None

@@ -21,7 +21,7 @@ from ._random import seeding
 if TYPE_CHECKING:
     from ._problem import Problem
 
-OwnMetrics = Mapping[str, Callable[[Any, Iterator[Batch]], SupportsFloat]]
+OwnMetrics = Mapping[str, Callable[..., SupportsFloat]]
 """Functions of the model and of the batches of the test data, by name."""
 
 Local: TypeAlias = str | Sequence[str] | Callable[[str], bool]
@@ -155,7 +155,7 @@ class Evaluator:
             seed(number(0))
             for count, batch in data.some(rows, self.problem.eval_batch):
                 value, output = self.problem.objective_and_output(self._probe, batch)
-                if classifies:
+                if classifies and isinstance(output, torch.Tensor):
                     right += int((output.argmax(1) == split(batch)[1]).sum())
                 total += value.double().cpu() * count
                 seen += count

@@ -45,7 +45,7 @@ class Host:
         hosted: tuple[int, int],
         edges: list[tuple[int, int, float]],
         vectors: int,
-        start: NDArray[Any],
+        start: NDArray[np.floating],
         seed: int,
         ranks: Ranks | None,
     ) -> None:
@@ -105,7 +105,7 @@ class Host:
         return found if self._factors is None else found * np.array(self._factors)
 
     @torch.no_grad()
-    def apply(self, function: Callable[..., Any], vectors: list[int]) -> None:
+    def apply(self, function: Callable[..., object], vectors: list[int]) -> None:
         """Applies a function to vectors: it changes them in place, or returns the first ones."""
         given = [self.vectors[v] for v in vectors]
         found = function(*given)
@@ -154,7 +154,7 @@ class Host:
 
     @torch.no_grad()
     def pull(
-        self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None, received: NDArray[Any] | None = None
+        self, pairs: list[tuple[int, int]], weights: NDArray[np.float64] | None, received: NDArray[np.floating] | None = None
     ) -> None:
         """`to_i <- sum_j w_ij (from_j - from_i)` for each pair, in order of increasing j. Rows of neighbours in other processes are exchanged, unless they were already received."""
         if self.ranks is None:
@@ -233,12 +233,12 @@ class Host:
 
     # Looking at the agents
 
-    def vector(self, v: int) -> NDArray[Any]:
+    def vector(self, v: int) -> NDArray[np.floating]:
         """A vector of the hosted agents, row by row."""
         found: NDArray[Any] = self.vectors[v].detach().cpu().numpy().reshape(-1)
         return found
 
-    def set_vector(self, v: int, rows: NDArray[Any]) -> None:
+    def set_vector(self, v: int, rows: NDArray[np.floating]) -> None:
         """Replaces a vector."""
         self.vectors[v].copy_(torch.from_numpy(rows).view(-1, self.dim))
 
@@ -263,7 +263,7 @@ class Host:
             self.mean_buffers = self._mean_buffers()
         return self._sum(self._rows(v))
 
-    def sum_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def sum_rows(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """The same for rows that are not one of the vectors."""
         return self._sum(torch.from_numpy(rows).view(-1, self.dim))
 
@@ -298,7 +298,7 @@ class Host:
             found.update({key: part.view(own[0][key].shape).to(own[0][key].dtype) for key, part in zip(names, parts, strict=True)})
         return found
 
-    def row(self, v: int, agent: int) -> NDArray[Any]:
+    def row(self, v: int, agent: int) -> NDArray[np.floating]:
         """One agent's row, whichever process hosts it."""
         if self.ranks is None:
             own_row: NDArray[Any] = self.vectors[v][agent].cpu().numpy()

@@ -20,7 +20,7 @@ from ._random import seeding
 if TYPE_CHECKING:
     from ._host import Host
 
-Optimizers = Callable[[Any], torch.optim.Optimizer]
+Optimizers = Callable[..., torch.optim.Optimizer]
 """Makes an optimiser from the trained parameters or, if its argument is called model, from the model."""
 
 

@@ -87,7 +87,7 @@ class Problem:
         agent: int | None = None,
         test: AgentData | None = None,
         metrics: OwnMetrics | None = None,
-        closure: Callable[[Any, Batch], torch.Tensor] | None = None,
+        closure: Callable[..., torch.Tensor] | None = None,
         batch: int | Literal["full"] | Sequence[int | Literal["full"]] = 32,
         accumulate: int = 1,
         weights: Literal["agents", "rows"] | Sequence[float] = "agents",
@@ -134,7 +134,7 @@ class Problem:
             raise ValueError(f"gradient: expected loop where agents have different batches, got vmap and {self.batch_text}")
         self._loss, self._data = loss, data
         self._closure = own_loss if loss is None and closure is None else closure
-        self.code: Any = loss if closure is None else closure
+        self.code: object = loss if closure is None else closure
         self._sources: dict[int, Source] = {}
         self._distributed: Ranks | None = Ranks(self.device) if started_by_torchrun() else None
         if optimizer is not None:
@@ -234,31 +234,31 @@ class Problem:
         found, notes = complete(algorithms, changed, has_optimizer=self.optimizer is not None, has_local=self.local is not None)
         return found, notes if self._evaluator.note is None else [*notes, self._evaluator.note]
 
-    def loss(self, agent: int, x: NDArray[Any]) -> float:
+    def loss(self, agent: int, x: NDArray[np.floating]) -> float:
         """f_agent(x) on data of the agent, evaluated with the agent's own buffers."""
         if self.eval_rows == "off":
             return self.factors[agent] * self._evaluator.batch_loss(agent, x)
         return self.factors[agent] * self._evaluator.loss(agent, x, self._counts.of(agent))
 
-    def grad(self, agent: int, x: NDArray[Any], rng: _mile.Random) -> NDArray[Any]:
+    def grad(self, agent: int, x: NDArray[np.floating], rng: _mile.Random) -> NDArray[np.floating]:
         """A stochastic gradient, computed outside a host: of a model in training mode, whose buffers it changes."""
         return self._evaluator.alone.gradient(agent, x, rng.seed, rng.draw)
 
-    def full_grad(self, agent: int, x: NDArray[Any]) -> NDArray[Any]:
+    def full_grad(self, agent: int, x: NDArray[np.floating]) -> NDArray[np.floating]:
         """The exact gradient of f_agent."""
         found, rows = self._evaluator.gradient(agent, x, self.source(agent).some(None, self.eval_batch), number(agent))
         found *= self.factors[agent] / rows
         return found
 
-    def measure(self, x: NDArray[Any]) -> list[float]:
+    def measure(self, x: NDArray[np.floating]) -> list[float]:
         """The metrics of the average model on the test data, with the mean of all agents' buffers."""
         return self._evaluator.measure(x, self._evaluator.mean_buffers(), self._counts.tested)
 
-    def measure_of(self, agent: int, x: NDArray[Any]) -> list[float]:
+    def measure_of(self, agent: int, x: NDArray[np.floating]) -> list[float]:
         """The metrics of an agent's model on the test data, with its own buffers."""
         return self._evaluator.measure(x, self._evaluator.buffers_of(agent), self._counts.tested)
 
-    def initial(self, seed: int) -> NDArray[Any]:
+    def initial(self, seed: int) -> NDArray[np.floating]:
         """The parameters of the given model."""
         flat = torch.cat([parameter.detach().reshape(-1) for parameter in trained(self.model)])
         found: NDArray[Any] = flat.to(self.torch_dtype).cpu().numpy()
@@ -270,7 +270,7 @@ class Problem:
         hosted: tuple[int, int],
         edges: list[tuple[int, int, float]],
         vectors: int,
-        start: NDArray[Any],
+        start: NDArray[np.floating],
         seed: int,
         peers: int | None,
     ) -> Host:
@@ -284,7 +284,9 @@ class Problem:
         """What only the engine of `mile.run` does for this problem: elsewhere agents have x, gradients, and buffers."""
         if self.optimizer is not None:
             return "a PyTorch optimizer; give the method optimizer = \"adamw\" or another of the method's own optimizers instead"
-        return None if self.local_columns is None else "parameters that stay with their agent (local)"
+        if self.local_columns is not None:
+            return "parameters that stay with their agent (local)"
+        return 'eval_rows="off"; give a number of samples, or leave it out' if self.eval_rows == "off" else None
 
     @property
     def remembers(self) -> bool:
@@ -311,18 +313,18 @@ class Problem:
 
     # Models
 
-    def state_dicts(self, x: NDArray[Any], state: Path) -> list[dict[str, torch.Tensor]]:
+    def state_dicts(self, x: NDArray[np.floating], state: Path) -> list[dict[str, torch.Tensor]]:
         """A state dict for each row of x, with the buffers that are stored next to the state."""
         buffers = kept_buffers(state)
         return [self._state_dict(row, buffers[k] if buffers else None) for k, row in enumerate(x)]
 
-    def state_dict(self, x: NDArray[Any], state: Path) -> dict[str, torch.Tensor]:
+    def state_dict(self, x: NDArray[np.floating], state: Path) -> dict[str, torch.Tensor]:
         """The state dict of the average of the rows of x, with the mean of the buffers."""
         buffers = kept_buffers(state)
         mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
         return self._state_dict(mean, mean_of(buffers) if buffers else None)
 
-    def export_model(self, agent: int | None, x: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
+    def export_model(self, agent: int | None, x: NDArray[np.floating]) -> dict[str, NDArray[np.float32]]:
         """The state dict of an agent's model, or of the average of all, whose trained parameters are x. Called by the library when a job has ended."""
         host, evaluator = self._evaluator.host, self._evaluator
         if host is None:
@@ -332,7 +334,7 @@ class Problem:
             own = {} if not buffers else mean_of(buffers) if agent is None else buffers[agent]
         return {key: value.contiguous().float().numpy() for key, value in self._state_dict(x, own).items() if isinstance(value, torch.Tensor)}
 
-    def _state_dict(self, row: NDArray[Any], buffers: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
+    def _state_dict(self, row: NDArray[np.floating], buffers: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
         found = {key: value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value for key, value in self.model.state_dict().items()}
         names = [key for key, _ in self.parts]
         parts = views(self.model, torch.from_numpy(row.copy()))
@@ -379,11 +381,11 @@ class Problem:
         """The mini-batches of one gradient."""
         return (self.source(agent).batch(seed, place) for place in self.draws(draw))
 
-    def objective(self, model: Callable[..., Any], batch: Batch) -> torch.Tensor:
+    def objective(self, model: Callable[..., object], batch: Batch) -> torch.Tensor:
         """The loss of a model on a batch."""
         return self.objective_and_output(model, batch)[0]
 
-    def objective_and_output(self, model: Callable[..., Any], batch: Batch) -> tuple[torch.Tensor, Any]:
+    def objective_and_output(self, model: Callable[..., object], batch: Batch) -> tuple[torch.Tensor, object]:
         """The loss of a model on a batch, and its output if the loss is a function of it."""
         kind = AUTOCAST[self.autocast]
         with nullcontext() if kind is None else torch.autocast(self.device.type, kind):

@@ -141,7 +141,9 @@ impl Spec {
         let agents = events::numbers(&network, &events);
         let (objectives, problem) = kinds.read(&section(&top, "problem")?, agents, folder)?;
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
-        let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
+        // Only asked if it is needed: for an agent's answer objectives in Python would read the data of all.
+        let usual = (!table.contains_key("precision")).then(|| objectives.precision().name());
+        let precision = top.choice("precision", &choices, usual)?;
         let start = start(&top, folder)?;
         let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
