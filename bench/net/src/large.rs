@@ -195,6 +195,7 @@ pub(crate) fn agent(words: &[String]) {
         pace: Pace::Time,
         status: None,
         metrics: None,
+        notices: None,
     };
     let terms =
         Terms { run: "bench".into(), dim: large.dim, precision: "f32".into(), facts: BTreeMap::new() };
