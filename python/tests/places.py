@@ -1,6 +1,8 @@
-"""What tests of several places share: the command, agents that are killed, ports, and equal states."""
+"""What tests of several places share: the command, what agents say, agents that are killed, ports, and equal states."""
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,24 +30,57 @@ def assert_equal(one: mile.Run, other: mile.Run) -> None:
         assert value.dtype == theirs[name].dtype and np.array_equal(value, theirs[name]), name
 
 
-def kill_agents(folder: Path, times: int) -> threading.Thread:
-    """Kills agents of a swarm, one after the other, while it runs."""
+def status(folder: Path) -> dict[str, Any] | None:
+    """What the agent in a folder says on its socket; nothing if it does not answer."""
+    pointer = folder / "status.path"
+    path = pointer.read_text().strip() if pointer.exists() else str(folder / "status.sock")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(2)
+        try:
+            one.connect(path)
+            parts = list(iter(lambda: one.recv(65536), b""))
+        except OSError:
+            return None
+    try:
+        said: dict[str, Any] = json.loads(b"".join(parts))
+    except ValueError:
+        return None
+    return said
 
-    def storm() -> None:
-        for k in range(times):
-            pid = folder / "agents" / str(k % 3) / "pid"
-            until = time.time() + 30
-            while time.time() < until and not pid.exists():
-                time.sleep(0.05)
-            time.sleep(1.0)
-            try:
-                os.kill(int(pid.read_text()), signal.SIGKILL)
-            except (OSError, ValueError):
-                return
 
-    thread = threading.Thread(target=storm)
-    thread.start()
-    return thread
+class Storm(threading.Thread):
+    """Kills agents of a swarm with -9, one after the other: each while it says that it is at a certain round, or a later one, and not at its last."""
+
+    def __init__(self, folder: Path, *kills: tuple[int, int]) -> None:
+        super().__init__()
+        self.folder, self.kills = folder / "agents", kills
+        self.hit: list[tuple[int, int]] = []
+        self.start()
+
+    def run(self) -> None:
+        for agent, round in self.kills:
+            until = time.time() + 300
+            while time.time() < until and not self._strike(self.folder / str(agent), agent, round):
+                time.sleep(0.01)
+
+    def _strike(self, folder: Path, agent: int, round: int) -> bool:
+        said = status(folder)
+        if said is None or not round <= said["round"] < said["rounds"]:
+            return False
+        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+        self.hit.append((agent, said["round"]))
+        return True
+
+    def check(self) -> None:
+        """All blows have fallen within the run, and each agent has continued from a round that it had reached."""
+        self.join()
+        assert [agent for agent, _ in self.hit] == [agent for agent, _ in self.kills]
+        for agent in {agent for agent, _ in self.hit}:
+            folder = self.folder / str(agent)
+            blows = [round for one, round in self.hit if one == agent]
+            assert int((folder / "incarnation").read_text()) == 1 + len(blows)
+            resumed = [int(round) for round in re.findall(r"job .*, from round (\d+)", (folder / "log").read_text())]
+            assert len(resumed) == len(blows) and all(resumed), f"agent {agent} was killed at {blows} and resumed at {resumed}"
 
 
 def free_ports(count: int) -> list[int]:

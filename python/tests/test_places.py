@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from places import assert_equal, command, free_ports, kill_agents
+from places import Storm, assert_equal, command, free_ports, status
 
 import mile
 from mile import _factory
@@ -41,8 +41,11 @@ def problem(agents, agent=None, width=3, slow=0.0):
 """
 
 TORCH = """
+import time
+
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import mile.torch
 
@@ -76,16 +79,35 @@ def problem(agents, agent=None, hidden=5):
     return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=4)
 
 
-def gpt(agents, agent=None):
+def gpt(agents, agent=None, slow=0.0):
     def loss(output, target):
+        time.sleep(slow)
         return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
 
     return mile.torch.Problem(Gpt(), loss, text, agents=agents, agent=agent, batch=3)
 
 
-def with_batch_norm(agents, agent=None):
-    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.2), nn.Linear(5, 2))
-    return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=4)
+def mlp():
+    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.2), nn.Linear(5, 2))
+
+
+def classes(slow):
+    def loss(output, target):
+        time.sleep(slow)
+        return nn.functional.cross_entropy(output, target)
+
+    return loss
+
+
+def with_batch_norm(agents, agent=None, slow=0.0):
+    return mile.torch.Problem(mlp(), classes(slow), data, agents=agents, agent=agent, batch=4)
+
+
+def with_loaders(agents, agent=None, slow=0.0):
+    def loader(agent):
+        return DataLoader(TensorDataset(*data(agent)), batch_size=4, shuffle=True, drop_last=True)
+
+    return mile.torch.Problem(mlp(), classes(slow), loader, agents=agents, agent=agent)
 
 
 def with_optimizer(agents):
@@ -181,9 +203,9 @@ def test_one_file_has_the_same_bits_everywhere(place: Path) -> None:
     assert_equal(here, mile.load_run("commanded"))
     command("report", "commanded")
     assert (place / "commanded/report.html").exists() and "estimated" in command("theory", path)
-    storm = kill_agents(place / "there", 3)
+    storm = Storm(place / "there", (0, 2), (1, 4), (2, 7))
     there = mile.swarm(path, out="there")
-    storm.join()
+    storm.check()
     assert_equal(here, there)
     assert there.rows[-1]["loss"] == here.rows[-1]["loss"]
     assert any("start" in line for line in (place / "there/agents/0/log").read_text().splitlines())
@@ -199,15 +221,22 @@ def test_an_agent_asks_for_its_own_data_only(place: Path) -> None:
             assert (own[agent] in asked[other]) == (agent == other)
 
 
-@pytest.mark.parametrize(("function", "method", "settings"), [("problem", "", "transport = 'quic'"), ("gpt", "optimizer = 'adamw'", "transport = 'tcp'")])
-def test_models_in_swarms_have_the_bits_of_a_run(place: Path, function: str, method: str, settings: str) -> None:
-    path = write(place, TORCH, function, "", method)
-    here = mile.run(path, out="here")
-    with path.open("a") as file:
-        file.write(f"\n[agent]\n{settings}\n")
-    storm = kill_agents(place / "there", 2)
-    there = mile.swarm(path, out="there", resume=False)
-    storm.join()
+@pytest.mark.parametrize("transport", ["quic", "tcp"])
+@pytest.mark.parametrize(("function", "method"), [("with_batch_norm", ""), ("gpt", "optimizer = 'adamw'")])
+def test_models_in_a_storm_have_the_bits_of_a_run(place: Path, function: str, method: str, transport: str) -> None:
+    _storm(place, function, method, transport)
+
+
+def test_data_loaders_in_a_storm_have_the_bits_of_a_run(place: Path) -> None:
+    _storm(place, "with_loaders", "", "tcp")
+
+
+def _storm(place: Path, function: str, method: str, transport: str) -> None:
+    path = write(place, TORCH, function, "arguments = { slow = 0.02 }", method)
+    here = mile.run(path, set=["problem.arguments.slow=0.0"], rounds=30, out="here")
+    storm = Storm(place / "there", (0, 5), (2, 12), (0, 18))
+    there = mile.swarm(path, rounds=30, out="there", agent={"transport": transport, "checkpoint_every": 2})
+    storm.check()
     assert_equal(here, there)
 
 
@@ -298,9 +327,9 @@ def test_what_an_objective_remembers_is_part_of_its_state(place: Path) -> None:
     assert sorted(here.state()) == ["c", "x"], "it is no vector"
     mile.run(path, rounds=150, out="parts")
     assert np.array_equal(mile.run(path, rounds=400, out="parts", resume=True).x(), here.x(seed=0))
-    storm = kill_agents(place / "there", 3)
+    storm = Storm(place / "there", (0, 100), (1, 300), (2, 500))
     there = mile.swarm(path, rounds=400, seeds=[0, 1], out="there")
-    storm.join()
+    storm.check()
     assert_equal(here, there)
     assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
 
@@ -354,17 +383,61 @@ def test_classes_of_a_file_are_the_same_in_every_folder(place: Path) -> None:
     assert one["model_code"] != changed["model_code"]
 
 
-def test_other_code_is_refused_by_name(place: Path) -> None:
-    ports = free_ports(3)
-    folders = mile.emit(write(place), out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)})
-    with (folders[2] / "train.py").open("a") as code:
-        code.write("\n# another line\n")
-    agents = [subprocess.Popen([sys.executable, "-m", "mile", "agent", folder / "agent.toml"], stderr=subprocess.PIPE, text=True) for folder in folders]
-    time.sleep(6)
+UNLIKE = """
+from pathlib import Path
+
+import mile
+import mile.torch
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent
+
+
+def sizes(agents, agent=None):
+    return mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=agents, dim=3)
+
+
+def data(agent):
+    return torch.zeros(4, 6), torch.zeros(4, dtype=torch.long)
+
+
+def shapes(agents, agent=None):
+    inner, outer = map(int, (HERE / "here.txt").read_text().split())
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, inner, bias=False), nn.Linear(inner, outer, bias=False))
+    # The same values at the start, in tensors of other shapes.
+    for one in model.parameters():
+        nn.init.zeros_(one)
+    return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "contents", "key"),
+    [
+        ("sizes", "train.py", (UNLIKE, UNLIKE + "# another line\n"), "problem.factory"),
+        ("shapes", "here.txt", ("2 6", "3 2"), "problem.model_code"),
+    ],
+)
+def test_agents_whose_objectives_differ_refuse_each_other_by_name(place: Path, function: str, file: str, contents: tuple[str, str], key: str) -> None:
+    path = write(place, UNLIKE, function, "")
+    (place / file).write_text(contents[0])
+    ports = free_ports(2)
+    folders = mile.emit(path, set=["network.agents=2", "network.topology=path"], out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)}, agent={"transport": "tcp"})
+    for folder, text in zip(folders, contents, strict=True):
+        (folder / file).write_text(text)
+    agents = [subprocess.Popen([sys.executable, "-m", "mile", "agent", folder / "agent.toml"]) for folder in folders]
+    found: list[str | None] = [None, None]
+    until = time.time() + 300
+    while time.time() < until and None in found:
+        time.sleep(0.05)
+        said = [status(folder) for folder in folders]
+        found = [None if one is None else one["neighbours"][0]["refusal"] for one in said]
     for one in agents:
-        one.terminate()
-    said = "".join(one.communicate()[1] for one in agents)
-    assert "problem.factory" in said
+        one.kill()
+        one.wait()
+    # The one that is refused says by whom, too.
+    assert [why and why.split(" differs")[0].split(": ")[-1] for why in found] == [key, key]
 
 
 def test_what_cannot_be_is_refused(place: Path) -> None:

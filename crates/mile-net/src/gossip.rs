@@ -13,21 +13,24 @@
 //!
 //! A sketch has [`SKETCH`] numbers: each element of a vector is added, with a random sign, to one of them. Its squared norm is
 //! an unbiased estimate of the vector's, with a relative standard deviation of sqrt(2/128) = 12.5%; a vector of up to 128
-//! elements is its own sketch, without any error.
+//! elements is its own sketch, without any error, and a message carries no more than 4 + 2n numbers.
+
+use std::ops::Range;
 
 use mile::real::Real;
 use serde::{Deserialize, Serialize};
 
 use crate::json_float::{bits, legible, legible_option};
 
-/// Numbers in a sketch.
+/// Most numbers in a sketch.
 pub const SKETCH: usize = 128;
 
 const LOSS: usize = 0;
 const DISAGREEMENT: usize = 1;
+/// Where the sketch of the model begins; that of the gradient follows.
 const MODEL: usize = 2;
-const GRADIENT: usize = MODEL + SKETCH;
-const VALUES: usize = GRADIENT + SKETCH;
+/// Numbers of a message after the estimates: for how long it has been quiet, and the last round.
+const ENDING: usize = 2;
 
 /// Estimates of the whole network by one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,11 +81,13 @@ pub struct Gossip {
     stop: Option<u64>,
 }
 
-impl Default for Gossip {
-    fn default() -> Self {
+impl Gossip {
+    /// That of an agent that has evaluated nothing yet, for vectors of this dimension.
+    pub fn new(dim: usize) -> Self {
+        let values = MODEL + 2 * dim.min(SKETCH);
         Self {
-            own: vec![0.0; VALUES],
-            estimate: vec![0.0; VALUES],
+            own: vec![0.0; values],
+            estimate: vec![0.0; values],
             has_gradient: false,
             seen: None,
             looked: false,
@@ -91,27 +96,63 @@ impl Default for Gossip {
             stop: None,
         }
     }
-}
 
-impl Gossip {
+    /// The same with sketches for vectors of this dimension: earlier versions wrote those of short vectors with zeros after them.
+    pub fn fitted(mut self, dim: usize) -> Self {
+        let fresh = Self::new(dim);
+        match (fresh.cut(&self.own, 0), fresh.cut(&self.estimate, 0)) {
+            (Some(own), Some(estimate)) => {
+                (self.own, self.estimate) = (own, estimate);
+                self
+            }
+            _ => fresh,
+        }
+    }
+
+    /// Values, and as many numbers as follow them, without the zeros after sketches of short vectors. Nothing if they are of another
+    /// length.
+    fn cut(&self, numbers: &[f64], following: usize) -> Option<Vec<f64>> {
+        let (width, gradient) = (self.width(), MODEL + SKETCH);
+        if numbers.len() == self.own.len() + following {
+            return Some(numbers.to_vec());
+        }
+        (numbers.len() == gradient + SKETCH + following).then(|| {
+            let rest = &numbers[gradient + SKETCH..];
+            [&numbers[..MODEL + width], &numbers[gradient..gradient + width], rest].concat()
+        })
+    }
+
+    /// Numbers in a sketch.
+    fn width(&self) -> usize {
+        (self.own.len() - MODEL) / 2
+    }
+
+    fn model(&self) -> Range<usize> {
+        MODEL..MODEL + self.width()
+    }
+
+    fn gradient(&self) -> Range<usize> {
+        MODEL + self.width()..self.own.len()
+    }
+
     /// Sets the agent's own values. `gradient` is its full gradient, where that is affordable.
     pub fn refresh<T: Real>(&mut self, loss: f64, model: &[T], gradient: Option<&[T]>) {
         self.seen = self.looked.then(|| self.estimate());
         let before = self.own[LOSS];
         self.change = self.looked.then(|| (loss - before).abs() / loss.abs().max(before.abs()).max(1.0));
         self.looked = true;
-        let mut fresh = vec![0.0; VALUES];
+        let mut fresh = vec![0.0; self.own.len()];
         fresh[LOSS] = loss;
-        sketch(model, &mut fresh[MODEL..GRADIENT]);
+        sketch(model, &mut fresh[self.model()]);
         if let Some(gradient) = gradient {
-            sketch(gradient, &mut fresh[GRADIENT..]);
+            sketch(gradient, &mut fresh[self.gradient()]);
         }
         self.has_gradient = gradient.is_some();
         self.follow(LOSS..LOSS + 1, &fresh);
-        self.follow(MODEL..VALUES, &fresh);
+        self.follow(MODEL..fresh.len(), &fresh);
     }
 
-    fn follow(&mut self, which: std::ops::Range<usize>, fresh: &[f64]) {
+    fn follow(&mut self, which: Range<usize>, fresh: &[f64]) {
         for k in which {
             self.estimate[k] += fresh[k] - self.own[k];
             self.own[k] = fresh[k];
@@ -131,16 +172,17 @@ impl Gossip {
     pub fn receive(&mut self, round: u64, theirs: &[(f64, Vec<f64>)], tolerance: Option<&Tolerance>) {
         let before = self.estimate.clone();
         let (mut quiet, mut step) = (self.quiet, 0.0f64);
-        let sound = |numbers: &[f64]| {
-            numbers.len() == VALUES + 2 && numbers[..VALUES].iter().all(|number| number.is_finite())
-        };
-        for (weight, numbers) in theirs.iter().filter(|(_, numbers)| sound(numbers)) {
-            for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(numbers) {
+        for (weight, numbers) in theirs {
+            let Some(numbers) = self.cut(numbers, ENDING) else { continue };
+            let Some((values, &[quiet_for, stop])) = numbers.split_at_checked(before.len()).and_then(sound)
+            else {
+                continue;
+            };
+            for ((mine, own), other) in self.estimate.iter_mut().zip(&before).zip(values) {
                 *mine += weight * (other - own);
             }
-            step = step.max(distance(&before[MODEL..GRADIENT], &numbers[MODEL..GRADIENT]));
-            quiet = quiet.min(numbers[VALUES] as u64);
-            let stop = numbers[VALUES + 1];
+            step = step.max(distance(&before[self.model()], &values[self.model()]));
+            quiet = quiet.min(quiet_for as u64);
             if stop.is_finite() && stop >= 0.0 {
                 self.stop = Some(self.stop.map_or(stop as u64, |round| round.min(stop as u64)));
             }
@@ -152,15 +194,15 @@ impl Gossip {
                 self.stop = Some(round + 1 + tolerance.diameter);
             }
         }
-        let apart = distance(&self.own[MODEL..GRADIENT], &self.estimate[MODEL..GRADIENT]).powi(2);
+        let apart = distance(&self.own[self.model()], &self.estimate[self.model()]).powi(2);
         self.estimate[DISAGREEMENT] += apart - self.own[DISAGREEMENT];
         self.own[DISAGREEMENT] = apart;
     }
 
     /// Whether the limits hold, judged from this agent's estimates and their largest difference from a neighbour's.
     fn meets(&self, tolerance: &Tolerance, estimate: &[f64], step: f64) -> bool {
-        let gradient = norm_sq(&estimate[GRADIENT..]);
-        let apart = distance(&self.own[MODEL..GRADIENT], &estimate[MODEL..GRADIENT]);
+        let gradient = norm_sq(&estimate[self.gradient()]);
+        let apart = distance(&self.own[self.model()], &estimate[self.model()]);
         let consensus = (apart + tolerance.diameter as f64 * step).powi(2);
         tolerance.grad_norm_sq.is_none_or(|limit| self.has_gradient && gradient <= limit)
             && tolerance.consensus_error.is_none_or(|limit| consensus <= limit)
@@ -174,7 +216,7 @@ impl Gossip {
             loss: self.estimate[LOSS],
             // Before it has converged it can be negative.
             consensus_error: if apart < 0.0 { 0.0 } else { apart },
-            grad_norm_sq: self.has_gradient.then(|| norm_sq(&self.estimate[GRADIENT..])),
+            grad_norm_sq: self.has_gradient.then(|| norm_sq(&self.estimate[self.gradient()])),
         }
     }
 
@@ -192,6 +234,12 @@ impl Gossip {
     pub fn stop(&self) -> Option<u64> {
         self.stop
     }
+}
+
+/// The values and the ending of a message, if the values are finite.
+fn sound<'a>((values, ending): (&'a [f64], &'a [f64])) -> Option<(&'a [f64], &'a [f64; ENDING])> {
+    let ending = ending.try_into().ok()?;
+    values.iter().all(|value| value.is_finite()).then_some((values, ending))
 }
 
 fn norm_sq(vector: &[f64]) -> f64 {
@@ -252,7 +300,7 @@ mod tests {
         let apart = |x: &Vec<f64>| x.iter().zip(&mean).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
         let truth = models.iter().map(apart).sum::<f64>() / 6.0;
         let norm = mean.iter().map(|m| m * m).sum::<f64>();
-        let mut gossips = vec![Gossip::default(); 6];
+        let mut gossips = vec![Gossip::new(50); 6];
         for round in 0..80 {
             for (i, (gossip, x)) in gossips.iter_mut().zip(&models).enumerate() {
                 gossip.refresh(i as f64, x, Some(x));
@@ -287,6 +335,41 @@ mod tests {
     }
 
     #[test]
+    fn a_message_has_no_more_numbers_than_short_vectors_need() {
+        for (dim, numbers) in [(1, 6), (6, 16), (128, 260), (129, 260), (1_000_000, 260)] {
+            assert_eq!(Gossip::new(dim).numbers().len(), numbers);
+        }
+    }
+
+    #[test]
+    fn sketches_of_earlier_versions_are_read() {
+        let padded = |numbers: &[f64], dim: usize| {
+            let mut wide = vec![0.0; MODEL + 2 * SKETCH];
+            wide[..MODEL + dim].copy_from_slice(&numbers[..MODEL + dim]);
+            wide[MODEL + SKETCH..][..dim].copy_from_slice(&numbers[MODEL + dim..][..dim]);
+            [&wide[..], &numbers[MODEL + 2 * dim..]].concat()
+        };
+        for dim in [1, 5, 127, 128] {
+            let vector: Vec<f64> = (0..dim).map(|k| (k as f64).cos()).collect();
+            let mut now = Gossip::new(dim);
+            now.refresh(0.5, &vector, Some(&vector[..]));
+            let earlier =
+                Gossip { own: padded(&now.own, dim), estimate: padded(&now.estimate, dim), ..now.clone() };
+            assert_eq!(earlier.clone().fitted(dim), now);
+            let (mut one, mut other) = (Gossip::new(dim), Gossip::new(dim));
+            one.receive(0, &[(0.5, now.numbers())], None);
+            other.receive(0, &[(0.5, padded(&now.numbers(), dim))], None);
+            assert_eq!(one, other);
+            assert_eq!(one.estimate().loss, 0.25);
+        }
+        let other = Gossip::new(7);
+        assert_eq!(other.clone().fitted(3), Gossip::new(3), "of another dimension");
+        let mut own = Gossip::new(3);
+        own.receive(0, &[(0.5, other.numbers()), (0.5, Vec::new()), (0.5, vec![f64::NAN; 10])], None);
+        assert_eq!(own, Gossip::new(3));
+    }
+
+    #[test]
     fn all_agents_stop_at_the_same_round_and_not_before_all_have_met_the_tolerance() {
         for (slowest, limited) in (0..7).flat_map(|i| [(i, 0), (i, 1), (i, 2)]) {
             let limit = |which: usize| (which == limited).then_some(1e-3);
@@ -296,7 +379,7 @@ mod tests {
                 loss_change: limit(2),
                 diameter: 3,
             };
-            let mut gossips = vec![Gossip::default(); 7];
+            let mut gossips = vec![Gossip::new(1); 7];
             let mut stopped = [None; 7];
             for round in 0..200 {
                 for (i, gossip) in gossips.iter_mut().enumerate() {

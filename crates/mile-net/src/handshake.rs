@@ -4,7 +4,7 @@ use mile_store::facts::{Difference, Facts, difference};
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; another one is refused.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A position in a run: how many exchanges and rounds are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

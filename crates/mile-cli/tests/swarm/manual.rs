@@ -291,6 +291,19 @@ fn what_is_wrong_in_an_agents_file_is_named() {
 }
 
 #[test]
+fn an_agent_whose_files_are_damaged_says_so_with_the_exit_code_that_ends_restarts() {
+    let folder = tables();
+    emit(&folder, 3);
+    for (agent, file) in [(0, "incarnation"), (1, "checkpoint.safetensors")] {
+        std::fs::write(folder.path(&format!("out/agents/{agent}/{file}")), "something else").unwrap();
+        let output = folder.mile(&["agent", &format!("out/agents/{agent}/agent.toml")]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(file), "{message}");
+    }
+}
+
+#[test]
 fn a_key_is_made_once_and_is_its_owners_alone() {
     let folder = TestFolder::with("");
     let public = text(&folder.succeed(&["keygen", "--out", "k"]).stdout);

@@ -55,15 +55,15 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         check_method(method, job.problem.penalty().is_some())
             .map_err(|error| AgentsError::Engine(Box::new(error)))?;
         let (expected, mut vectors, mark, gossip, progress) = match from {
-            StartFrom::Point(point, mark) => (1, vec![point], mark, Gossip::default(), None),
+            StartFrom::Point(point, mark) => (1, vec![point], mark, Gossip::new(dim), None),
             StartFrom::State(State { mark, progress, vectors, gossip, .. }) => {
-                (layout.state.len(), vectors, mark, gossip, Some(progress))
+                (layout.state.len(), vectors, mark, gossip.fitted(dim), Some(progress))
             }
             StartFrom::Event(k) => {
                 let round = epoch.round;
                 let mark = Mark { exchange: first_exchange_after(k), round };
                 let progress = Progress { round, step_size: job.schedule.at(round), ..Progress::default() };
-                (0, Vec::new(), mark, Gossip::default(), Some(progress))
+                (0, Vec::new(), mark, Gossip::new(dim), Some(progress))
             }
         };
         let lengths: Vec<usize> = vectors.iter().map(Vec::len).collect();
@@ -102,7 +102,7 @@ impl<'a, T: Real> NetworkAgent<'a, T> {
         self.vectors.resize_with(self.layout.vectors(), || vec![T::zero(); self.job.problem.dim()]);
         self.verbs = Verbs::new(self.vectors.len());
         self.mark.exchange = first_exchange_after(epoch.saturating_sub(1));
-        self.gossip = Gossip::default();
+        self.gossip = Gossip::new(self.job.problem.dim());
         let (membership, round) = (self.job.membership, self.mark.round);
         Ok(self.epoch.newcomer_with(|id| !membership.is_absent(id, round)))
     }
@@ -450,7 +450,7 @@ mod tests {
                 mark: Mark::default(),
                 progress: Progress::default(),
                 vectors,
-                gossip: Gossip::default(),
+                gossip: Gossip::new(4),
             };
             refused(StartFrom::State(state(vec![vec![0.0; 4]])), &mut host);
             refused(StartFrom::State(state(vec![vec![0.0; 4], vec![0.0; 3]])), &mut host);

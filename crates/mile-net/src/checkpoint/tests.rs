@@ -15,7 +15,7 @@ fn save(folder: &Folder, memory: &Memory<f32>) -> State<f32> {
     let costs = Costs { vectors_sent: 7, exchanges: 7, bytes_sent: 168, gradient_evals: 31 };
     let progress = Progress { step: 30, round: 6, step_size: 0.1, costs };
     let vectors = vec![vec![1.5f32, -2.0, f32::NAN], vec![0.25, 0.0, -0.0]];
-    let gossip = Gossip::default();
+    let gossip = Gossip::new(3);
     let layout = Layout::new([("x", Unit::Fixed), ("c", Unit::StepSize)], ["g"]);
     let end = RoundEnd {
         job: 1,

@@ -1,5 +1,6 @@
 //! Engines on loopback: the simulator's bits, restarts, strangers, and what users see.
 
+mod deploy;
 mod disk;
 mod lab;
 mod notices;

@@ -31,7 +31,7 @@ fn the_socket_says_who_is_waited_for_and_the_metrics_too() {
             assert_eq!((done.round, done.rounds), (6, Some(6)));
             let received = done.neighbours[0].received;
             assert_eq!(received.payload, 6 * 50 * 4, "{done:?}");
-            assert_eq!(received.gossip, 6 * 8 * 260, "{done:?}");
+            assert_eq!(received.gossip, 6 * 8 * (4 + 2 * 50), "{done:?}");
             assert!(received.protocol > 6 * 3 * 24, "{done:?}");
             assert!(done.estimate.is_some_and(|estimate| estimate.loss.is_finite()));
             engine.leave().unwrap();
