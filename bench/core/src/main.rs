@@ -251,8 +251,8 @@ fn memory(agents: usize, dim: usize) {
 fn report_rounds(problem: &str, times: &[f64]) {
     let [few, many, most] = [times[0] * 1e3, times[1] * 1e3, times[2] * 1e3];
     println!(
-        "a round of MILE, 5 local steps, on {problem}: 250 agents x 10^4 {few:.1} ms, 1,000 agents x 10^4 {many:.1} ms: \
-         {:.2} times; 10,000 agents x 10^3 {most:.1} ms",
+        "a round of MILE, 5 local steps, on {problem}: 250 agents x 10^4 {few:.2} ms, 1,000 agents x 10^4 {many:.2} ms: \
+         {:.2} times; 10,000 agents x 10^3 {most:.2} ms",
         many / few
     );
 }
