@@ -43,7 +43,9 @@ fn killed_agents_come_back_and_the_bits_are_the_same() {
 
 #[test]
 fn a_swarm_that_is_stopped_or_killed_continues() {
-    let folder = TestFolder::with(LONG);
+    // Rounds enough that it is stopped, and killed, in the midst of them on a busy machine too.
+    let longer = LONG.replace("rounds = 250", "rounds = 2500").replace("eval_every = 25", "eval_every = 250");
+    let folder = TestFolder::with(&longer);
     folder.succeed(&["run", "e.toml", "--out", "one"]);
     let records = |least: usize| (folder.records("many").len() >= least).then_some(());
     let mut swarm = folder.start(&["swarm", "e.toml", "--out", "many"], "log");
