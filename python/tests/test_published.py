@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import platform
+import re
 import struct
 import subprocess
 import sys
@@ -43,8 +44,7 @@ def predicted(model: str, data: str) -> list[dict[str, str]]:
 
 def card(folder: str) -> dict[str, str]:
     """The rows of the card's tables."""
-    lines = Path(folder, "README.md").read_text().splitlines()
-    return dict(line.strip("| ").split(" | ", 1) for line in lines if line.startswith("| ") and line.count(" | ") == 1)  # type: ignore[misc]
+    return dict(re.findall(r"^\| (\S.*?) \| (.*) \|$", Path(folder, "README.md").read_text(), re.MULTILINE))
 
 
 def save(path: Path, tensors: dict[str, torch.Tensor]) -> None:
