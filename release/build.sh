@@ -3,6 +3,7 @@
 # everything is made a second time from what is compiled by then, and has to have the same bytes. The parts:
 #   wheel     the Python package, with the command in it, and the program of the same compilation: for any Linux with glibc 2.17 or newer
 #   static    the program without shared libraries and without GPUs: with musl where its standard library is installed, otherwise with glibc
+#   image     what an engine builds the agents' image from: release/Containerfile with the program of the part wheel
 #   sources   the source distribution of the Python package, and the crates in the order in which they are published
 #   docs      the documentation as a site
 #   licences  licences, sources and advisories of all dependencies, by deny.toml
@@ -18,6 +19,7 @@ dist=${MILE_DIST:-$target/../dist}
 tools=$target/tools
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
+all=(wheel static image sources docs licences)
 readonly ARCHITECTURE=x86_64 GLIBC=2.17
 readonly triple=$ARCHITECTURE-unknown-linux-gnu
 say() { echo "release: $*"; }
@@ -26,9 +28,9 @@ die() { echo "release/build.sh: $*" >&2; exit 2; }
 twice=false
 if [ "${1:-}" = --twice ]; then twice=true; shift; fi
 parts=("$@")
-[ $# != 0 ] || parts=(wheel static sources docs licences)
+[ $# != 0 ] || parts=("${all[@]}")
 for part in "${parts[@]}"; do
-    case $part in wheel | static | sources | docs | licences) ;; *) die "unknown part $part; the parts are wheel, static, sources, docs, licences" ;; esac
+    [[ " ${all[*]} " == *" $part "* ]] || die "unknown part $part; the parts are ${all[*]}"
 done
 
 # The commit, and its time as that of all files.
@@ -118,6 +120,18 @@ build_static() {
     fi
 }
 
+# No engine is needed here: `podman build` of the unpacked folder makes the image.
+build_image() {
+    local name=mile-$version-$ARCHITECTURE-image folder program=$dist/mile-$version-$ARCHITECTURE-linux-gnu.tar.gz
+    [ -e "$program" ] || die "image: expected the program that the part wheel builds, got no $program; build both"
+    folder=$(mktemp -d)
+    mkdir "$folder/$name"
+    tar -xzf "$program" --strip-components=1 -C "$folder/$name"
+    cp release/Containerfile "$folder/$name/"
+    archive "$folder" "$name" "$dist/$name.tar.gz"
+    rm -r "$folder"
+}
+
 # What others build from. With `cargo publish` in this order, each crate's dependencies are published before it.
 build_sources() {
     install_tools maturin==1.16.0
@@ -142,8 +156,10 @@ build_docs() {
 # cargo-deny knows advisories too; without it licences and sources are compared with the same policy.
 build_licences() {
     if command -v cargo-deny > /dev/null; then
-        cargo deny --workspace check
-        cargo deny --manifest-path python/Cargo.toml check --config deny.toml
+        local manifest
+        for manifest in Cargo.toml python/Cargo.toml; do
+            cargo deny --workspace --manifest-path $manifest --config "$root/deny.toml" check
+        done
     else
         say "no cargo-deny: licences and sources are checked, advisories are not"
     fi

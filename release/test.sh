@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Installs what release/build.sh built into clean places and takes the first steps there: the wheel in a new virtual environment, the static
-# program in an empty root, the image's root file system made with debootstrap, where a Slurm and another Python are installed too. As root;
-# returns 77 where that cannot be done. With names of parts (files wheel static image clusters contract) only these.
+# program in an empty root, the image's root file system made with debootstrap, where a Slurm and another Python are installed too. The sources are
+# compiled as far as it takes to see that nothing is missing. As root; returns 77 where that cannot be done. With names of parts (files wheel static
+# image clusters contract sources) only these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$(realpath "${MILE_DIST:-$target/dist}")
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-readonly MOST_MB=30 SUITE=trixie USER_ID=10001
+# Megabytes of the wheel, the time it takes to install it, and that from there to the picture of the first notebook.
+readonly MOST_MB=30 MOST_INSTALL_MS=10000 MOST_NOTEBOOK_S=120 SUITE=trixie USER_ID=10001
 say() { echo "release: $*"; }
 cannot() { say "cannot run: $*"; exit 77; }
 fail() { say "FAILED: $*"; exit 1; }
@@ -64,6 +66,7 @@ test_files() {
     while read -r crate; do
         has "$dist/$crate-$version.crate" "$crate-$version/Cargo.toml" "$crate-$version/src/lib.rs"
     done < "$dist/crates.txt"
+    has "$dist/mile-$version-x86_64-image.tar.gz" mile-"$version"-x86_64-image/{Containerfile,mile,LICENSE-MIT,LICENSE-APACHE,THIRD-PARTY.txt}
     has "$dist/mile-$version-docs.tar.gz" "mile-$version-docs/index.html" "mile-$version-docs/contract.html" "mile-$version-docs/deploy/kubernetes.yml"
     say "the source distribution, $(wc -l < "$dist/crates.txt") crates and the documentation have what they should"
 }
@@ -76,18 +79,36 @@ has() {
     for file in "$@"; do grep -qxF "$file" <<< "$list" || fail "$archive has no $file"; done
 }
 
+# What the README begins with, an experiment without a file, for a few of its rounds.
+first_run() {
+    # shellcheck disable=SC2086
+    timeout 300 $1 run --set rounds=2 --set eval_every=1 --out "$2" --quiet || fail "$1: the first run, within five minutes"
+}
+
 test_wheel() {
-    local wheel=("$dist"/mile_learn-"$version"-*.whl) venv=$work/venv begun
+    local wheel=("$dist"/mile_learn-"$version"-*.whl) venv=$work/venv begun ms
     [ ${#wheel[@]} = 1 ] && [ -f "${wheel[0]}" ] || fail "expected one wheel in $dist, got ${wheel[*]}"
-    local mb=$(($(stat -c %s "${wheel[0]}") / 1000 / 1000))
-    [ $mb -lt $MOST_MB ] || fail "the wheel has $mb MB, expected less than $MOST_MB"
+    local bytes
+    bytes=$(stat -c %s "${wheel[0]}")
+    [ "$bytes" -lt $((MOST_MB * 1000 * 1000)) ] || fail "the wheel has $bytes bytes, expected less than $MOST_MB MB"
     python3 -m venv "$venv"
-    # What it depends on, first: how long that takes depends on the network.
-    "$venv/bin/pip" install --quiet --disable-pip-version-check 'numpy>=1.24'
+    # What it depends on, and what runs notebooks, first: how long that takes depends on the network.
+    "$venv/bin/pip" install --quiet --disable-pip-version-check 'numpy>=1.24' nbclient ipykernel
     begun=$(date +%s%N)
     "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheel[0]}"
-    say "the wheel has $mb MB and installs in $((($(date +%s%N) - begun) / 1000000)) ms"
+    ms=$((($(date +%s%N) - begun) / 1000000))
+    [ $ms -lt $MOST_INSTALL_MS ] || fail "the wheel installs in $ms ms, expected less than $MOST_INSTALL_MS"
+    say "the wheel has $bytes bytes and installs in $ms ms"
     cd "$work"
+    # Its kernel is the Python of the same environment.
+    timeout $((MOST_NOTEBOOK_S - ms / 1000)) "$venv/bin/python" - "$root/python/notebooks/first_steps.ipynb" << 'PYTHON' 2> notebook.txt || fail "the first notebook, within $MOST_NOTEBOOK_S s: $(tail -n 3 notebook.txt)"
+import sys
+import nbclient, nbformat
+done = nbclient.NotebookClient(nbformat.read(sys.argv[1], as_version=4), kernel_name="python3").execute()
+pictures = [output for cell in done.cells for output in cell.get("outputs", []) if "image/svg+xml" in output.get("data", {})]
+assert pictures, "no picture"
+PYTHON
+    say "the first notebook has its picture $((($(date +%s%N) - begun) / 1000000)) ms after the installation began"
     [ "$("$venv/bin/mile" -V)" = "mile $version" ] || fail "the command of the wheel is another version"
     "$venv/bin/mile" --version
     "$venv/bin/python" - << 'PYTHON'
@@ -95,6 +116,7 @@ import mile
 run = mile.run(problem=mile.Quadratic(dim=5), network="ring", algorithms=[mile.method("mile", step_size=0.1, local_steps=5)], rounds=300, out="first")
 assert run.rows[-1]["consensus_error"] < 1e-6, run.rows[-1]
 PYTHON
+    first_run "$venv/bin/mile" wheel-default
     "$venv/bin/mile" run small.toml --out wheel-run --quiet
     # Its agents are processes of the same command.
     "$venv/bin/mile" swarm small.toml --out wheel-swarm > /dev/null
@@ -119,6 +141,8 @@ test_static() {
     mknod "$empty/dev/random" c 1 8
     mknod "$empty/dev/urandom" c 1 9
     chroot "$empty" /mile --version
+    first_run "chroot $empty /mile" default
+    [ -s "$empty/default/report.html" ] || fail "no report of the first run in an empty root"
     chroot "$empty" /mile run small.toml --out run --quiet
     chroot "$empty" /mile swarm small.toml --out swarm > /dev/null
     same_models "$empty/run" "$empty/swarm"
@@ -132,7 +156,8 @@ make_image() {
     [ ! -d "$image" ] || return 0
     command -v debootstrap > /dev/null || cannot "no debootstrap"
     mkdir -p "$work/context"
-    tar -xzf "$dist/mile-$version-x86_64-linux-gnu.tar.gz" --strip-components=1 -C "$work/context"
+    tar -xzf "$dist/mile-$version-x86_64-image.tar.gz" --strip-components=1 -C "$work/context"
+    cmp release/Containerfile "$work/context/Containerfile" || fail "the image's archive has another Containerfile"
     local mirror
     mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(SITE)' 2> /dev/null | sed -n 's/^Debian Debian //p' | head -n 1)
     debootstrap --variant=minbase $SUITE "$image" ${mirror:+"$mirror"} > "$work/debootstrap.txt" 2>&1 || cannot "debootstrap: $(tail -n 2 "$work/debootstrap.txt")"
@@ -254,7 +279,28 @@ test_contract() {
     say "the wheel works with $(chroot "$image" /peers/bin/python --version); LED and K-GT of decent-bench keep and break the laws that bench/contract says"
 }
 
+# The source distribution and the crates compile: nothing that they need was left out of them. The crates are each other's dependencies, with the
+# profile of the workspace, so that what other people's crates are compiled to can be shared with it.
+test_sources() {
+    local crates=$work/crates crate
+    tar -xzf "$dist/mile_learn-$version.tar.gz" -C "$work"
+    cargo check --quiet --locked --manifest-path "$(find "$work/mile_learn-$version" -name Cargo.lock -printf '%h\n')/Cargo.toml" || fail "the source distribution"
+    mkdir "$crates"
+    while read -r crate; do tar -xzf "$dist/$crate-$version.crate" -C "$crates"; done < "$dist/crates.txt"
+    {
+        echo '[workspace]'
+        echo 'members = ["*"]'
+        echo 'resolver = "3"'
+        echo '[patch.crates-io]'
+        while read -r crate; do echo "$crate = { path = \"$crate-$version\" }"; done < "$dist/crates.txt"
+        sed -n '/^\[profile.dev\]/,/^\[profile.release\]/{/^\[profile.release\]/!p}' Cargo.toml
+    } > "$crates/Cargo.toml"
+    cp Cargo.lock "$crates/"
+    cargo check --quiet --workspace --manifest-path "$crates/Cargo.toml" || fail "the crates"
+    say "the source distribution and the crates compile"
+}
+
 parts=("$@")
-[ $# != 0 ] || parts=(files wheel static image clusters contract)
+[ $# != 0 ] || parts=(files wheel static image clusters contract sources)
 for part in "${parts[@]}"; do "test_$part"; done
 say "all is well"

@@ -111,6 +111,7 @@ class Problem(Generic[Parameters, Data]):
         self._compile(loss)
         self.stochastic = any(size is not None for size in self._sizes) or self._takes_key
         self.records_gradient_norm = gradient_norm
+        self.versions = {"jax": jax.__version__}
         self._facts: dict[str, str] | None = None
         self._count_rows()
 
@@ -124,7 +125,8 @@ class Problem(Generic[Parameters, Data]):
             expected = "arrays of one precision: bfloat16, float16 or float32, or all float64"
             raise TypeError(f"parameters: expected {expected}, got {', '.join(sorted(kinds)) or 'none'}")
         self.dtype = wide.pop()
-        self.parts = [(key, list(leaf.shape)) for key, leaf in given]
+        # A single array has no path.
+        self.parts = [(key or "parameters", list(leaf.shape)) for key, leaf in given]
         self._dtypes = [leaf.dtype for _, leaf in given]
         flat, self._unravel = ravel_pytree([leaf.astype(self.dtype) for _, leaf in given])
         self._start: NDArray[Any] = np.array(flat)

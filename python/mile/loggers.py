@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -128,6 +129,38 @@ def _is_complete(folder: Path) -> bool:
     return jobs <= sum(1 for outcome in outcomes if outcome["status"] != "stopped")
 
 
+class _Records:
+    """The records in a file that grows, each of them once. When a run begins or ends it sorts them: then another file takes the place of this one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode, self._place = 0, 0
+        self._seen: set[tuple[object, ...]] = set()
+
+    def new(self, from_the_start: bool) -> Iterator[Record]:
+        """Those in whole lines that have not been read; the beginning of a line is read when the line is whole."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            inode = os.fstat(file.fileno()).st_ino
+            file.seek(max(self._place - 1, 0))
+            # Another file, which may have got the number of the old one.
+            if from_the_start or inode != self._inode or (self._place and file.read(1) != b"\n"):
+                self._inode, self._place = inode, 0
+                file.seek(0)
+            text = file.read()
+        lines = text[: text.rfind(b"\n") + 1]
+        self._place += len(lines)
+        for line in lines.splitlines():
+            record = read_record(line.decode())
+            key = (record["label"], record["seed"], record["round"])
+            if key not in self._seen:
+                self._seen.add(key)
+                yield record
+
+
 def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
     """The records of a run directory, in the order in which they were made; with `follow`, also those still to come. Those of a sweep name their `point`.
 
@@ -138,23 +171,12 @@ def records(folder: str | Path, follow: bool = False) -> Iterator[Record]:
     [0, 2, 4]
     """
     folder = Path(folder)
-    # How far each file has been read, and the beginning of a line that is still being written.
-    read: dict[str, tuple[int, bytes]] = {}
+    read: dict[str, _Records] = {}
     while True:
         # Before reading: what was made before the end is in the files.
         ended = not follow or _is_complete(folder)
         for point, run in _runs(folder).items():
-            path = run / "metrics.jsonl"
-            if not path.exists():
-                continue
-            place, rest = read.get(point, (0, b""))
-            with path.open("rb") as file:
-                file.seek(place)
-                text = file.read()
-            *lines, rest = (rest + text).split(b"\n")
-            read[point] = (place + len(text), rest)
-            for line in lines:
-                record = read_record(line.decode())
+            for record in read.setdefault(point, _Records(run / "metrics.jsonl")).new(from_the_start=ended):
                 yield Record(point=point, **record) if point else record
         if ended:
             return

@@ -2,6 +2,7 @@
 //!
 //! The function is called when the objectives are first needed, so that an agent asks for its own data only.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -132,6 +133,10 @@ impl Objectives for Made {
 
     fn evaluated_on(&self) -> Option<String> {
         self.objectives().ok()?.evaluated_on()
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        self.objectives().map_or(BTreeMap::new(), Objectives::versions)
     }
 
     fn files(&self) -> Vec<(&'static str, PathBuf)> {

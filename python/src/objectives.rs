@@ -33,6 +33,7 @@ pub(crate) struct PyObjectives {
     rows: Option<Rows>,
     /// The samples that models are evaluated on, if not all.
     evaluated_on: Option<String>,
+    versions: BTreeMap<String, String>,
     memory: Memory,
     raised: Raised,
 }
@@ -82,7 +83,8 @@ impl PyObjectives {
         };
         let knows_data_of_agents = attribute(object, "data_of")?.is_some();
         let (remembers, has_host) = (remembers(object)?, attribute(object, "host")?.is_some());
-        let (object, evaluated_on) = (object.clone().unbind(), text("evaluated_on")?);
+        let (versions, evaluated_on) = (versions(object)?, text("evaluated_on")?);
+        let object = object.clone().unbind();
         Ok(Self {
             object,
             spec,
@@ -93,6 +95,7 @@ impl PyObjectives {
             has_host,
             rows,
             evaluated_on,
+            versions,
             memory,
             raised,
         })
@@ -160,6 +163,17 @@ impl PyObjectives {
             false => AnyProblem::F64(Arc::new(problem)),
         }
     }
+}
+
+/// The versions of Python, of NumPy, and of what the object says it computes with.
+fn versions(object: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, String>> {
+    let py = object.py();
+    let python = py.version_info();
+    let mut found: BTreeMap<String, String> =
+        attribute(object, "versions")?.map_or(Ok(BTreeMap::new()), |given| given.extract())?;
+    found.insert("Python".into(), format!("{}.{}.{}", python.major, python.minor, python.patch));
+    found.insert("numpy".into(), py.import("numpy")?.getattr("__version__")?.extract()?);
+    Ok(found)
 }
 
 /// Whether agents remember something: the object has `memory(agent)` and `recall(agent, memory)`, and does not deny it.
@@ -240,6 +254,10 @@ impl Objectives for PyObjectives {
 
     fn evaluated_on(&self) -> Option<String> {
         self.evaluated_on.clone()
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        self.versions.clone()
     }
 
     fn digests(&self) -> Result<Facts, LabError> {

@@ -6,6 +6,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 import mile
 from mile._progress import observer
-from mile.loggers import Logger, main
+from mile.loggers import Logger, main, records
 
 
 def small(out: Path, **more: object) -> mile.Run:
@@ -96,6 +97,50 @@ def test_the_command_logs_a_run_that_has_ended(tmp_path: Path) -> None:
     command[command.index("mlflow")] = "wandb"
     assert subprocess.run(command, check=False).returncode == 0
     assert in_wandb(tmp_path / "run", "loss") == expected(run, "loss")
+
+
+def halved(out: Path) -> tuple[list[str], str]:
+    """Makes a run of which one job has ended and the other one has not begun; returns the lines and the summary of both."""
+    small(out)
+    lines, summary = (out / "metrics.jsonl").read_text().splitlines(keepends=True), (out / "summary.json").read_text()
+    (out / "metrics.jsonl").write_text("".join(lines[:4]))
+    (out / "summary.json").write_text(json.dumps(json.loads(summary)[:1]))
+    (out / "final" / "mile-seed0.safetensors").unlink()
+    return lines, summary
+
+
+def test_a_file_that_grows_by_half_lines_and_is_sorted_is_followed_to_its_end(tmp_path: Path) -> None:
+    lines, summary = halved(tmp_path)
+    file = tmp_path / "metrics.jsonl"
+    # Both jobs at once: their records in turn.
+    mixed = [line for pair in zip(lines[:4], lines[4:], strict=True) for line in pair]
+    file.write_text("".join(mixed[:3]) + mixed[3][:20])
+    found = records(tmp_path, follow=True)
+    named = lambda record: (record["label"], record["round"])
+    begun = [named(next(found)) for _ in range(3)]
+    with file.open("a") as more:
+        more.write(mixed[3][20:] + mixed[4][:-1])
+    begun.append(named(next(found)))
+    # As a run does when it ends: the records that are left are not where they were.
+    (tmp_path / "sorted").write_text("".join(lines))
+    (tmp_path / "sorted").rename(file)
+    (tmp_path / "summary.json").write_text(summary)
+    rest = [named(record) for record in found]
+    written = [named(json.loads(line)) for line in lines]
+    assert begun == [named(json.loads(line)) for line in mixed[:4]]
+    assert rest == [one for one in written if one not in begun] and len(rest) == 4
+
+
+def test_the_command_waits_for_what_a_run_still_does(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    halved(out)
+    log = subprocess.Popen([sys.executable, "-m", "mile", "log", str(out), "--to", "mlflow", "--offline", "--follow"])
+    while not (out / "mlflow.db").exists():
+        assert log.poll() is None
+        time.sleep(0.05)
+    small(out, resume=True)
+    assert log.wait() == 0
+    assert in_mlflow(out, "loss") == expected(small(tmp_path / "whole"), "loss")
 
 
 def test_the_runs_of_a_sweep_are_told_apart(tmp_path: Path) -> None:

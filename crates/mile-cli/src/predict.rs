@@ -13,7 +13,7 @@ use crate::{Format, output, reading};
 /// A model: where it is, and which of a run's models.
 #[derive(Args)]
 pub(crate) struct ModelArguments {
-    /// Run directory, or a folder that mile export wrote
+    /// Run directory, the folder of an agent, or a folder that mile export wrote
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// Label of the algorithm, if the run has several

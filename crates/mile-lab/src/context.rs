@@ -1,6 +1,7 @@
 //! The environment of a run: version, machine, problem and label distribution, kept in `context.json` so that reports
 //! need neither the data nor the machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ const FILE: &str = "context.json";
 pub struct Context {
     /// Version of this library.
     pub version: String,
+    /// Versions of what else took part, by name, such as that of PyTorch where the objectives are its models.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, String>,
     /// When the run was started, in seconds since 1970.
     pub started: u64,
     /// The machine.
@@ -84,6 +88,7 @@ impl Context {
         let counts = plan.size.class_counts.iter();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            others: plan.spec.objectives.versions(),
             started: now.map_or(0, |since| since.as_secs()),
             machine: Machine::here(),
             threads_per_job,
@@ -125,6 +130,7 @@ mod tests {
         let store = Store::open(folder.path(), false).unwrap();
         let context = |started: u64, seeds: &[u64]| Context {
             version: "0.1.0".into(),
+            others: BTreeMap::from([("torch".into(), "2.9".into())]),
             started,
             machine: Machine::here(),
             threads_per_job: None,

@@ -58,7 +58,8 @@ pub(crate) fn models_of<T: Real>(
     Ok(())
 }
 
-fn path_of(state: &Path, agent: Option<usize>) -> PathBuf {
+/// The file of the model of an agent, or of the average of all, next to their final state.
+pub(crate) fn path_of(state: &Path, agent: Option<usize>) -> PathBuf {
     let whose = agent.map_or_else(|| "average".to_owned(), |agent| format!("agent-{agent}"));
     state.with_extension(format!("{whose}.safetensors"))
 }

@@ -21,6 +21,7 @@ mod samples;
 pub mod section;
 mod table;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -217,6 +218,11 @@ pub trait Objectives: Send + Sync {
     fn form(&self, problem: &Table) -> Result<Option<serde_json::Value>, LabError> {
         let _ = problem;
         Ok(None)
+    }
+
+    /// The versions of other software that computes them, by name.
+    fn versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     /// What is worth knowing about the data before a run, one line each.

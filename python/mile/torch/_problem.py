@@ -152,6 +152,7 @@ class Problem:
         self.weights = self._weights(weights)
         self.factors = divided.factors(self.weights, self.agents)
         self.records_gradient_norm = gradient_norm
+        self.versions = {"torch": str(torch.__version__)}
         self._facts: dict[str, str] | None = None
 
     def _take(self, model: nn.Module, device: str | torch.device | None) -> None:

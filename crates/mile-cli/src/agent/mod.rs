@@ -17,6 +17,7 @@ use mile_lab::own_data::check_own_data;
 use mile_lab::plan::Plan;
 use mile_lab::spec::AgentSpec;
 use mile_lab::store::write_file;
+use mile_lab::trained::write_form;
 use mile_net::checkpoint::Folder;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: &AgentArguments, line: &CommandLine) -> anyhow::Res
     let plan = Plan::for_agent(experiment, config.id).map_err(|error| error.in_file(&name))?;
     check_stop(&plan).map_err(|error| error.in_file(&name))?;
     check_own_data(&plan, config.id).map_err(|error| error.in_file(&name))?;
+    write_form(&plan, &config.folder).map_err(|error| error.in_file(&name))?;
     let jobs = plan.jobs().len();
     if arguments.from_job >= jobs {
         let expected = format!("a job of this experiment, from 0 to {}", jobs - 1);

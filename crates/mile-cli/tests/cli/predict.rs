@@ -1,5 +1,6 @@
 //! `mile predict`, `mile evaluate` and `mile export`: trained models on new data.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -136,14 +137,87 @@ fn held_out_rows_are_measured_as_in_the_run() {
         assert!((no + yes - 1.0).abs() < 1e-15 && (yes > no) == (row[0] == "yes"), "{row:?}");
     }
     assert!(refused(folder, &["export", "run", "--out", "away"]).contains("away: "));
-    let card = std::fs::read_to_string(folder.join("away/README.md")).unwrap();
-    for line in card.lines().filter(|line| line.starts_with('|')) {
+}
+
+/// The rows of the tables of an exported folder's card.
+fn card(folder: &Path) -> HashMap<String, String> {
+    let text = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let row = |line: &str| {
+        let (name, value) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
+        assert!(!value.contains(" | "), "{line}");
+        Some((name.to_owned(), value.to_owned()))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn a_card_has_what_was_measured_and_what_took_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run_table(folder, "loss = 'logistic'", |a, b, c| {
+        if a + 20.0 * b + c as f64 > 11.0 { "yes" } else { "no" }.into()
+    });
+    said(folder, &["export", "run", "--out", "away"]);
+    let (card, last) = (card(&folder.join("away")), last_record(folder, "run"));
+    for (title, quantity) in [
+        ("Loss of the average model", "loss"),
+        ("Loss of the agents' own models, mean", "local_loss"),
+        ("Loss of the worst agent's own model", "worst_loss"),
+        ("Consensus error after mixing", "consensus_error"),
+        ("Consensus error before mixing", "consensus_error_before"),
+        ("Test accuracy of the average model", "accuracy"),
+    ] {
+        let value = last[quantity].as_f64().unwrap();
+        assert_eq!(card[title], mile_lab::table::number(value), "{title}");
+    }
+    assert_eq!(card["Bytes sent by all agents"], last["bytes_sent"].to_string());
+    let version = format!("mile {}", env!("CARGO_PKG_VERSION"));
+    let expected = [
+        ("trained with", &*version),
+        ("rounds", "40"),
+        ("seed", "0"),
+        ("method", "mile"),
+        ("precision", "f64"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(card[name], value);
+    }
+    assert_eq!((&*card["`weight`"], &*card["`bias`"]), ("[1, 4]", "[1]"));
+    assert!(card["network"].contains('3') && card["output"].contains("yes"), "{card:?}");
+    let text = std::fs::read_to_string(folder.join("away/README.md")).unwrap();
+    assert!(text.contains("local_steps = 2") && text.contains("the average of all agents' models"), "{text}");
+    // A cell of a table never ends a row early.
+    for line in text.lines().filter(|line| line.starts_with('|')) {
         assert_eq!(line.replace("\\|", "").matches('|').count(), 3, "{line}");
     }
-    assert!(
-        ["mile 0.1.0", "| `weight` | [1, 4] |", "local_steps = 2"].iter().all(|part| card.contains(part)),
-        "{card}"
-    );
+}
+
+/// The header of a safetensors file, and its numbers.
+fn safetensors(path: &Path) -> (Value, Vec<u8>) {
+    let bytes = std::fs::read(path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    (serde_json::from_slice(&bytes[8..8 + length]).unwrap(), bytes[8 + length..].to_vec())
+}
+
+#[test]
+fn numbers_that_nobody_has_explained_are_exported_and_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = "name = 'q'\nrounds = 4\n[network]\nagents = 2\ntopology = 'path'\n[problem]\nkind = 'quadratic'\ndim = 3\n\
+                [[algorithm]]\nname = 'mile'\nstep_size = 0.1\n";
+    std::fs::write(folder.join("q.toml"), file).unwrap();
+    said(folder, &["run", "q.toml", "--out", "run", "--quiet"]);
+    said(folder, &["export", "run", "--agent", "1", "--out", "away"]);
+    let (head, x) = safetensors(&folder.join("away/model.safetensors"));
+    assert_eq!(head, serde_json::json!({"x": {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}}));
+    let (head, state) = safetensors(&folder.join("run/final/mile-seed0.safetensors"));
+    assert_eq!(head["x"]["shape"], serde_json::json!([2, 3]));
+    let begin = head["x"]["data_offsets"][0].as_u64().unwrap() as usize;
+    assert_eq!(x, state[begin + 24..begin + 48]);
+    assert_eq!(card(&folder.join("away"))["`x`"], "[3]");
+    for model in ["run", "away"] {
+        assert!(refused(folder, &["predict", model, "new.csv"]).contains("model.json"));
+    }
 }
 
 #[test]

@@ -101,6 +101,7 @@ fn emitted_agents_need_their_own_data_only_and_give_the_same_bits() {
         }
     }
     gathered(&folder);
+    used(&folder);
     // Nothing is left to do, and nobody is there any more: it ends although it would linger for ten minutes, which is longer than
     // `end` waits.
     let mut again = agent(&folder, 1);
@@ -144,6 +145,35 @@ fn gathered(folder: &TestFolder) {
     folder.succeed(&["gather", "out/agents/0", "out/agents/2", "--out", "some"]);
     assert!(!folder.path("some/metrics.jsonl").exists(), "there are no records without all agents");
     assert_eq!(state("some").len(), 2 * state("one").len() / 3);
+}
+
+/// Uses the models of agents: their own ones in their own folders, and those of a run that was gathered from all.
+fn used(folder: &TestFolder) {
+    let said = |arguments: &[&str]| text(&folder.succeed(arguments).stdout);
+    std::fs::write(folder.path("new.csv"), "a,b\n1,2\n4,0\n").unwrap();
+    let whole = said(&["predict", "one", "new.csv"]);
+    assert_eq!(said(&["predict", "swarm", "new.csv"]), whole);
+    assert_eq!(said(&["predict", "all", "new.csv"]), whole);
+    folder.succeed(&["export", "all", "--out", "away"]);
+    assert_eq!(said(&["predict", "away", "new.csv"]), whole);
+    for agent in ["0", "1", "2"] {
+        let own = said(&["predict", "one", "new.csv", "--agent", agent]);
+        let place = format!("out/agents/{agent}");
+        assert_ne!(own, whole);
+        assert_eq!(said(&["predict", &place, "new.csv"]), own);
+        assert_eq!(said(&["predict", &place, "new.csv", "--agent", agent]), own);
+    }
+    folder.succeed(&["export", "out/agents/2", "--out", "away-2"]);
+    let own = said(&["predict", "one", "new.csv", "--agent", "2"]);
+    assert_eq!(said(&["predict", "away-2", "new.csv"]), own);
+    for (model, agent, named) in
+        [("out/agents/2", "1", "--agent"), ("parts", "1", "mile gather"), ("some", "0", "mile gather")]
+    {
+        let refused = folder.mile(&["predict", model, "new.csv", "--agent", agent]);
+        assert_eq!(refused.status.code(), Some(2));
+        let message = text(&refused.stderr);
+        assert!(message.contains(named), "{message}");
+    }
 }
 
 #[test]

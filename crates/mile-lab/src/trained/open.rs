@@ -3,17 +3,19 @@
 use std::path::Path;
 
 use mile::block;
+use mile::methods::catalogue::Catalogue;
 use mile::real::{Precision, Real};
 use mile::with_precision;
 use mile_problems::form::ModelForm;
 use mile_problems::predictions::ModelTensor;
-use safetensors::{Dtype, SafeTensors};
 
-use super::{ModelChoice, NUMBERS, TrainedModel};
+use super::{ModelChoice, NUMBERS, Numbers, TrainedModel, meaningless, tensors};
 use crate::error::LabError;
+use crate::export;
 use crate::model_form::{FORM, FormFile};
+use crate::objectives::Kinds;
 use crate::report::RunFolder;
-use crate::spec::AlgorithmSpec;
+use crate::spec::{AgentSpec, AlgorithmSpec};
 use crate::state;
 use crate::store::Outcome;
 
@@ -35,6 +37,12 @@ impl Origin {
         recorded.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned())
     }
 
+    /// The versions of what else took part, by name.
+    pub(super) fn others(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.folder.context.iter().flat_map(|context| &context.others);
+        others.map(|(name, version)| (name.as_str(), version.as_str()))
+    }
+
     pub(super) fn algorithm(&self) -> &AlgorithmSpec {
         &self.folder.spec.algorithms[self.algorithm]
     }
@@ -43,36 +51,55 @@ impl Origin {
 pub(super) fn open(path: &Path, choice: &ModelChoice) -> Result<TrainedModel, LabError> {
     let refuse = |problem: &str| LabError::Directory { path: path.to_owned(), problem: problem.to_owned() };
     if path.join("agent.toml").exists() {
+        let (folder, agent) = folder_of_agent(path)?;
+        return of_run(folder, choice, Some(agent));
+    }
+    if path.join("config.toml").exists() {
+        return of_run(RunFolder::read(path)?, choice, None);
+    }
+    if path.join("gathered.json").exists() {
         return Err(refuse(
-            "the folder of an agent, got no run directory; make one with mile gather, and give that",
+            "gathered without the folders or the data of all agents, so it is no run directory; give the folder of one agent for its own \
+             model, or use mile gather where all of them are",
         ));
     }
-    let is_run = path.join("config.toml").exists();
-    let form_path = path.join(FORM);
-    if !form_path.exists() {
-        return Err(refuse(match is_run {
-            false => {
-                "expected a run directory or a folder that mile export wrote, got neither (no model.json)"
-            }
-            true => {
-                "has no model.json: models of this kind of problem predict nothing, or the file was removed; \
-                 mile run --out DIR --resume writes it"
-            }
-        }));
+    let numbers = path.join(NUMBERS);
+    let Some((form, precision)) = read_form(path)? else {
+        return Err(match numbers.exists() {
+            true => meaningless(path),
+            false => refuse(
+                "expected a run directory, the folder of an agent, or a folder that mile export wrote, got none of them (no model.json)",
+            ),
+        });
+    };
+    let x = exported(&numbers, choice, &form)?;
+    Ok(TrainedModel { path: path.to_owned(), numbers: Numbers::Known { form, x }, precision, origin: None })
+}
+
+/// The folder of an agent on a network, as that of a run without records, and which agent it is.
+fn folder_of_agent(path: &Path) -> Result<(RunFolder, usize), LabError> {
+    let (kinds, catalogue) = (Kinds::default().or_any(), Catalogue::default().or_any());
+    let (spec, agent) = AgentSpec::load(&path.join("agent.toml"), &kinds, &catalogue)?;
+    let network = spec.network.build()?;
+    let (records, outcomes, context) = (Vec::new(), Vec::new(), None);
+    Ok((RunFolder { path: agent.folder, spec, network, records, outcomes, context }, agent.id))
+}
+
+/// What the numbers of the models in a folder mean, and their precision, if the folder says it.
+fn read_form(folder: &Path) -> Result<Option<(ModelForm, Precision)>, LabError> {
+    let path = folder.join(FORM);
+    if !path.exists() {
+        return Ok(None);
     }
-    let text = std::fs::read_to_string(&form_path).map_err(LabError::io(&form_path, "read"))?;
+    let text = std::fs::read_to_string(&path).map_err(LabError::io(&path, "read"))?;
     let damaged = |error: &dyn std::fmt::Display| LabError::Directory {
-        path: form_path.clone(),
+        path: path.clone(),
         problem: format!("expected the form of a model, got {error}"),
     };
     let file: FormFile<ModelForm> = serde_json::from_str(&text).map_err(|error| damaged(&error))?;
     let precision = [Precision::F32, Precision::F64].into_iter().find(|one| one.name() == file.precision);
     let precision = precision.ok_or_else(|| damaged(&format!("precision {}", file.precision)))?;
-    let (x, origin) = match is_run {
-        true => of_run(path, choice, precision, file.form.dim())?,
-        false => (exported(&path.join(NUMBERS), choice, &file.form)?, None),
-    };
-    Ok(TrainedModel { form: file.form, precision, x, origin })
+    Ok(Some((file.form, precision)))
 }
 
 /// The numbers of an exported model.
@@ -84,57 +111,65 @@ fn exported(path: &Path, choice: &ModelChoice, form: &ModelForm) -> Result<Vec<f
         return Err(LabError::config(*option, "an exported folder has one model; leave it out"));
     }
     let refuse = |problem: String| LabError::Directory { path: path.to_owned(), problem };
-    let bytes = std::fs::read(path).map_err(LabError::io(path, "read"))?;
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|error| refuse(format!("expected tensors, got {error}; export the model again")))?;
-    let mut tensors = Vec::new();
-    for (name, view) in file.tensors() {
-        let values = match view.dtype() {
-            Dtype::F32 => numbers::<4>(view.data(), |bytes| f32::from_le_bytes(bytes).into()),
-            Dtype::F64 => numbers::<8>(view.data(), f64::from_le_bytes),
-            other => return Err(refuse(format!("tensor {name}: expected F32 or F64, got {other:?}"))),
-        };
-        tensors.push(ModelTensor { name, shape: view.shape().to_vec(), values });
-    }
-    form.parameters(&tensors).map_err(refuse)
+    form.parameters(&tensors::read(path)?).map_err(refuse)
 }
 
-fn numbers<const N: usize>(bytes: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
-    bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
-}
-
-/// The numbers of a model of a run.
-fn of_run(
-    path: &Path,
-    choice: &ModelChoice,
-    precision: Precision,
-    dim: usize,
-) -> Result<(Vec<f64>, Option<Origin>), LabError> {
-    let folder = RunFolder::read(path)?;
+/// A model of a run, or the one of an agent that has its own folder.
+fn of_run(folder: RunFolder, choice: &ModelChoice, own: Option<usize>) -> Result<TrainedModel, LabError> {
+    let form = read_form(&folder.path)?;
     let (algorithm, seed) = (algorithm(&folder, choice)?, seed(&folder, choice)?);
     let spec = &folder.spec.algorithms[algorithm];
-    let file = path.join("final").join(format!("{}-seed{seed}.safetensors", spec.file_name()));
-    let refuse = |problem: String| LabError::Directory { path: file.clone(), problem };
-    let mut found = state::open(&file)?
-        .ok_or_else(|| refuse("missing: this job has not ended; resume the run, then try again".into()))?;
-    let membership = folder.spec.membership()?;
-    let members = folder.spec.honest(&membership.epochs()[membership.at(found.header.round)].members);
-    let x = with_precision!(precision, T => {
-        let rows: Vec<T> = state::vector(&mut found, &file, "x", [members.len(), dim])?;
-        let row = match choice.agent {
-            None => block::mean_row(&rows, dim),
-            Some(agent) => {
-                let place = members.iter().position(|member| *member == agent);
-                let known = || members.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-                let place = place.ok_or_else(|| LabError::expected("--agent", format!("one of {}", known()), agent))?;
-                rows[place * dim..(place + 1) * dim].to_vec()
-            }
-        };
-        row.into_iter().map(Real::wide).collect()
-    });
+    let file = folder.path.join("final").join(format!("{}-seed{seed}.safetensors", spec.file_name()));
+    let precision = form.as_ref().map_or(folder.spec.precision, |(_, precision)| *precision);
+    let (agent, dim) = (choice.agent.or(own), form.as_ref().map(|(form, _)| form.dim()));
+    let x = with_precision!(precision, T => variable::<T>(&folder, &file, [agent, own], dim)?);
+    let named = export::path_of(&file, agent);
+    let (numbers, precision) = match form {
+        Some((form, _)) => (Numbers::Known { form, x }, precision),
+        None if named.exists() => (Numbers::Named(tensors::read(&named)?), Precision::F32),
+        None => {
+            let x = ModelTensor { name: "x".to_owned(), shape: vec![x.len()], values: x };
+            (Numbers::Named(vec![x]), precision)
+        }
+    };
     let mut outcomes = folder.outcomes.iter();
     let outcome = outcomes.find(|outcome| outcome.label == spec.label && outcome.seed == seed).cloned();
-    Ok((x, Some(Origin { folder, algorithm, seed, agent: choice.agent, outcome })))
+    let path = folder.path.clone();
+    Ok(TrainedModel {
+        path,
+        numbers,
+        precision,
+        origin: Some(Origin { folder, algorithm, seed, agent, outcome }),
+    })
+}
+
+/// The variable of an agent, or the average of all agents', in a final state: that of all, or of its own agent only.
+fn variable<T: Real>(
+    folder: &RunFolder,
+    file: &Path,
+    [agent, own]: [Option<usize>; 2],
+    dim: Option<usize>,
+) -> Result<Vec<f64>, LabError> {
+    let refuse = |problem: &str| LabError::Directory { path: file.to_owned(), problem: problem.to_owned() };
+    let mut found = state::open(file)?
+        .ok_or_else(|| refuse("missing: this job has not ended; resume the run, then try again"))?;
+    let membership = folder.spec.membership()?;
+    let members = match own {
+        Some(own) => vec![own],
+        None => folder.spec.honest(&membership.epochs()[membership.at(found.header.round)].members),
+    };
+    let columns = found.shape("x").and_then(|shape| shape.get(1)).copied();
+    let dim = dim.or(columns).ok_or_else(|| refuse("expected a state with x, got none"))?;
+    let rows: Vec<T> = state::vector(&mut found, file, "x", [members.len(), dim])?;
+    let Some(agent) = agent else { return Ok(wide(block::mean_row(&rows, dim))) };
+    let place = members.iter().position(|member| *member == agent);
+    let known = || members.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let place = place.ok_or_else(|| LabError::expected("--agent", format!("one of {}", known()), agent))?;
+    Ok(wide(rows[place * dim..(place + 1) * dim].to_vec()))
+}
+
+fn wide<T: Real>(row: Vec<T>) -> Vec<f64> {
+    row.into_iter().map(Real::wide).collect()
 }
 
 /// The place of the algorithm that was chosen.
