@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -132,14 +133,21 @@ def status(*folders: PathLike) -> list[Answer]:
     return found
 
 
-def gather(*folders: PathLike, out: PathLike, experiment: PathLike | None = None) -> Run:
-    """Makes a run directory from the folders of agents, or of copies of them; what is missing is named by a warning.
+def gather(*folders: PathLike, out: PathLike, experiment: PathLike | None = None) -> Run | None:
+    """Makes a run directory from the folders of agents, or of copies of them.
+
+    Where the data or the folders of some agents are missing, there are no records and no run: a warning says what is missing, and `out` has
+    the final states of the others and the losses that they have measured themselves.
 
     experiment: an experiment file on a machine that has the data of all agents; default: the agents' own files.
     """
     given = [] if experiment is None else ["--experiment", str(experiment)]
-    _run(["gather", *map(str, folders), "--out", str(out), *given], None)
-    return Run(Path(out))
+    said: list[str] = []
+    _run(["gather", *map(str, folders), "--out", str(out), *given], None, said=said)
+    if (Path(out) / "config.toml").exists():
+        return Run(Path(out))
+    warnings.warn("".join(said).strip(), stacklevel=2)
+    return None
 
 
 def _write(request: Request, folder: Path, agent: Mapping[str, object] | None, place: Path) -> Path:
@@ -168,10 +176,10 @@ def _start(arguments: list[str], stdout: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "mile", *arguments], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
-def _run(arguments: list[str], progress: bool | None, accepted: tuple[int, ...] = ()) -> int:
-    """Runs the command until it ends, showing what it says; returns its exit code, which is 0 or accepted."""
+def _run(arguments: list[str], progress: bool | None, accepted: tuple[int, ...] = (), said: list[str] | None = None) -> int:
+    """Runs the command until it ends, showing what it says; returns its exit code, which is 0 or accepted. Its messages are added to `said`."""
     shown = is_watched() if progress is None else progress
-    said: list[str] = []
+    said = [] if said is None else said
     process = _start(arguments, subprocess.PIPE)
     streams = (process.stdout, None), (process.stderr, said)
     readers = [threading.Thread(target=_read, args=(stream, shown, kept), daemon=True) for stream, kept in streams]

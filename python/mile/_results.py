@@ -36,6 +36,8 @@ class Ending(TypedDict, total=False):
     gradient_left: float
     gradient: Literal["falling", "rising", "level"]
     disagreement_left: float
+    disagreement: Literal["falling", "rising", "level"]
+    own_excess: float
     loss: Literal["falling", "rising", "level"]
     settled: int
 

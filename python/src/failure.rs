@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mile::agents::{AgentsError, Failure};
 use mile_lab::LabError;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use mile_lab::error::DataFileError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::problem::attribute;
 
 pyo3::create_exception!(
     mile,
@@ -45,7 +48,7 @@ impl Raised {
 
     /// Keeps an exception for the caller that started the run, if it is the first.
     pub(crate) fn keep(&self, error: PyErr) -> Failure {
-        let text = error.to_string();
+        let failure = Python::attach(|py| failure_of(py, &error));
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         match *first {
             Some(_) => {
@@ -55,7 +58,7 @@ impl Raised {
             }
             None => *first = Some(error),
         }
-        text.into()
+        failure
     }
 
     /// The same for verbs of an engine.
@@ -88,6 +91,40 @@ impl Raised {
     /// The exception, if there was one.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What an exception says. An `OSError` is about data: what could not be opened may be on another machine.
+fn failure_of(py: Python<'_>, error: &PyErr) -> Failure {
+    let text = error.to_string();
+    if !error.is_instance_of::<PyOSError>(py) {
+        return text.into();
+    }
+    let said = |name: &str| Some(attribute(error.value(py), name).ok()??.to_string());
+    let (file, problem) = match (said("filename"), said("strerror")) {
+        (Some(file), Some(problem)) => (file, problem),
+        _ => ("data".to_owned(), text),
+    };
+    Box::new(DataFileError { file: file.into(), place: None, column: None, problem })
+}
+
+/// What is wrong with objectives that a user has given: data that could not be opened, or else this key.
+pub(crate) fn refused(key: &str, failure: &Failure) -> LabError {
+    match failure.downcast_ref::<DataFileError>() {
+        Some(absent) => LabError::Data(absent.clone()),
+        None => LabError::config(key, failure),
+    }
+}
+
+/// The same where an objective could not be evaluated, if that is because of its data.
+pub(crate) fn refused_data(error: LabError) -> LabError {
+    match &error {
+        LabError::Agents(AgentsError::Objective { source, .. } | AgentsError::Evaluation(source))
+            if source.is::<DataFileError>() =>
+        {
+            refused("problem", source)
+        }
+        _ => error,
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use mile::agents::Failure;
 use mile::real::Precision;
 use mile_lab::LabError;
 use mile_lab::objectives::remembering::Remembering;
@@ -15,7 +16,7 @@ use mile_lab::objectives::{
 use mile_lab::section::Section;
 use pyo3::prelude::*;
 
-use crate::failure::Raised;
+use crate::failure::{Raised, refused};
 use crate::memory::Memory;
 use crate::objectives::PyObjectives;
 use crate::waiting::stay_on_this_thread;
@@ -39,19 +40,19 @@ struct Made {
     agent: Option<usize>,
     memory: Memory,
     raised: Raised,
-    made: OnceLock<Result<PyObjectives, String>>,
+    made: OnceLock<Result<PyObjectives, Failure>>,
 }
 
 impl Made {
     fn objectives(&self) -> Result<&PyObjectives, LabError> {
         let made = self.made.get_or_init(|| self.make());
-        made.as_ref().map_err(|error| LabError::config("problem.factory", error))
+        made.as_ref().map_err(|error| refused("problem.factory", error))
     }
 
     /// Calls the function.
-    fn make(&self) -> Result<PyObjectives, String> {
+    fn make(&self) -> Result<PyObjectives, Failure> {
         let Factory { arguments, agents, samples, .. } = &self.factory;
-        let made = self.raised.call(|py| {
+        self.raised.call(|py| {
             let arguments = serde_json::to_string(arguments).unwrap_or_default();
             let object = self.call(py, "make", (arguments, *agents, self.agent))?;
             let found = PyObjectives::read(&object, *agents, self.memory.clone(), self.raised.clone())?;
@@ -59,8 +60,7 @@ impl Made {
                 Some((per_agent, test)) => found.sampled(py, per_agent, test),
                 None => Ok(found),
             }
-        });
-        made.map_err(|error| error.to_string())
+        })
     }
 
     /// Calls a function of the package with the user's function and these arguments.

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::failure::Raised;
+use crate::failure::{Raised, refused, refused_data};
 use crate::memory::Memory;
 use crate::problem::{PyProblem, Spec, attribute};
 
@@ -122,7 +122,9 @@ impl PyObjectives {
         for agent in agents {
             let (key, value) = match (self.knows_data_of_agents, self.facts.is_empty()) {
                 (true, _) => ("data", self.data_of(agent)?),
-                (false, true) => ("values", self.problem().values_at_start(agent..agent + 1)?),
+                (false, true) => {
+                    ("values", self.problem().values_at_start(agent..agent + 1).map_err(refused_data)?)
+                }
                 (false, false) => continue,
             };
             found.insert(format!("problem.{key}[{agent}]"), Fact::from(value).of_agent(agent));
@@ -153,7 +155,7 @@ impl PyObjectives {
     /// A digest of an agent's data.
     fn data_of(&self, agent: usize) -> Result<String, LabError> {
         let digest = self.raised.call(|py| self.object.bind(py).call_method1("data_of", (agent,))?.extract());
-        digest.map_err(|error| LabError::config("problem.factory", error))
+        digest.map_err(|error| refused("problem.factory", &error))
     }
 
     fn problem(&self) -> AnyProblem {

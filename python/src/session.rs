@@ -233,7 +233,8 @@ pub(crate) fn check(
     result.map_err(|error| raise(py, error, &session.raised, Path::new("")))
 }
 
-/// An experiment as a file for other processes: with its defaults and absolute paths, and with more sections.
+/// An experiment as a file for other processes: with its defaults, except for that of the precision, and absolute paths, and with more
+/// sections.
 #[pyfunction]
 pub(crate) fn resolve(
     experiment: &Bound<'_, PyDict>,
@@ -245,6 +246,10 @@ pub(crate) fn resolve(
     let table = values::table(experiment, "")?;
     let spec = Spec::read_with(&table, &base, &kinds, &Catalogue::default());
     let mut resolved = spec.map_err(|error| exception(&error))?.to_table();
+    if !table.contains_key("precision") {
+        // A function may know it only where the data are.
+        resolved.remove("precision");
+    }
     resolved.extend(values::table(more, "")?);
     Ok(resolved.to_string())
 }

@@ -242,13 +242,13 @@ def _storm(place: Path, function: str, method: str, transport: str) -> None:
 
 def test_losses_in_jax_are_in_every_place_and_agents_read_their_own_data_only(place: Path) -> None:
     pytest.importorskip("jax")
-    path = write(place, JAX, "problem", "arguments = { width = 3 }", "momentum = 0.5")
-    here = mile.run(path, out="here")
-    command("run", path, "--out", "commanded")
+    path = write(place, JAX, "problem", "arguments = { width = 3 }", "momentum = 0.5\nxi = 'adaptive'")
+    here = mile.run(path, rounds=120, out="here")
+    command("run", path, "--set", "rounds=120", "--out", "commanded")
     assert_equal(here, mile.load_run("commanded"))
-    storm = kill_agents(place / "there", 2)
-    there = mile.swarm(path, out="there")
-    storm.join()
+    storm = Storm(place / "there", (0, 20), (1, 60))
+    there = mile.swarm(path, rounds=120, out="there")
+    storm.check()
     assert_equal(here, there)
     assert [row["loss"] for row in there.rows] == [row["loss"] for row in here.rows]
     asked = {agent: set((place / f"asked-{agent}.txt").read_text().split()) for agent in range(3)}
@@ -355,6 +355,7 @@ def test_agents_folders_have_the_code(place: Path) -> None:
         one.join()
     assert [one["status"]["activity"] for one in mile.status(*folders)] == 3 * ["done"]
     there = mile.gather("deploy", out="gathered")
+    assert there is not None
     assert_equal(here, there)
 
 
@@ -395,7 +396,9 @@ HERE = Path(__file__).parent
 
 
 def sizes(agents, agent=None):
-    return mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=agents, dim=3)
+    here = HERE / "here.txt"
+    dim = int(here.read_text()) if here.exists() else 3
+    return mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=agents, dim=dim)
 
 
 def data(agent):
@@ -409,6 +412,40 @@ def shapes(agents, agent=None):
     for one in model.parameters():
         nn.init.zeros_(one)
     return mile.torch.Problem(model, nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=2)
+
+
+class Named:
+    def __init__(self, agents, shape):
+        self.agents, self.dim, self.parts = agents, 6, [("weight", shape)]
+
+    def loss(self, agent, x):
+        return 0.0
+
+    def grad(self, agent, x, rng):
+        return x
+
+
+def named(agents, agent=None):
+    return Named(agents, tuple(map(int, (HERE / "here.txt").read_text().split())))
+
+
+def models(agents, agent=None):
+    from here import Net
+
+    return mile.torch.Problem(Net(), nn.CrossEntropyLoss(), data, agents=agents, agent=agent, batch=2)
+"""
+
+NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, inputs):
+        return self.layer(inputs{more})
 """
 
 
@@ -416,7 +453,10 @@ def shapes(agents, agent=None):
     ("function", "file", "contents", "key"),
     [
         ("sizes", "train.py", (UNLIKE, UNLIKE + "# another line\n"), "problem.factory"),
+        ("sizes", "here.txt", ("3", "4"), "the dimension"),
         ("shapes", "here.txt", ("2 6", "3 2"), "problem.model_code"),
+        ("named", "here.txt", ("2 3", "3 2"), "problem.tensors"),
+        ("models", "here.py", (NET.format(more=""), NET.format(more=".tanh()")), "problem.model_code"),
     ],
 )
 def test_agents_whose_objectives_differ_refuse_each_other_by_name(place: Path, function: str, file: str, contents: tuple[str, str], key: str) -> None:
@@ -467,6 +507,8 @@ def test_what_only_this_process_has_is_no_swarm(place: Path) -> None:
     objective = mile.Objective(lambda agent, x: 0.0, lambda agent, x, rng: x, agents=2, dim=2)
     with pytest.raises(mile.ExperimentError, match='kind": "python"'):
         mile.swarm(problem=objective, algorithms=[mile.method("mile", step_size=0.1)], out="no")
+    mile.run(problem=objective, network={"agents": 2}, algorithms=[mile.method("mile", step_size=0.1)], rounds=2, out="run")
+    assert 'kind = "python"' in command("swarm", "run/config.toml", "--out", "no", code=2)
 
 
 def test_an_interrupted_swarm_goes_on(place: Path) -> None:

@@ -79,9 +79,22 @@ impl Costs {
     }
 }
 
+/// Whether an experiment that does not say on how many samples models are evaluated is evaluated on fewer where all would take too
+/// long. Agents must agree on the experiment, and one that has only its own data would choose another number than its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Samples {
+    Chosen,
+    All,
+}
+
 /// Completes the experiment where it does not say how it is evaluated. `norm`: whether the gradient norm is recorded; `dim`:
 /// numbers in a row.
-pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<EvaluationBudget, LabError> {
+pub(crate) fn choose(
+    spec: &mut Spec,
+    norm: bool,
+    dim: usize,
+    samples: Samples,
+) -> Result<EvaluationBudget, LabError> {
     let agents = spec.eval_agents().choose(spec.network.agents, 0).len();
     let costs = Costs::of(spec, norm, agents, dim)?;
     let counted = spec.objectives.rows(spec.seeds[0])?.is_some();
@@ -92,7 +105,9 @@ pub(crate) fn choose(spec: &mut Spec, norm: bool, dim: usize) -> Result<Evaluati
     let records = |every: u64| (rounds / every + 1) as f64;
     let mut parts = (1.0, 1.0);
     let rows = spec.objectives.evaluation_rows()?;
-    if let Some(rows) = rows.filter(|rows| !rows.is_given && spec.samples.is_none()) {
+    if let Some(rows) =
+        rows.filter(|rows| !rows.is_given && spec.samples.is_none() && samples == Samples::Chosen)
+    {
         let fits = (allowed / records(usual) - costs.fixed) / (costs.models * (costs.losses + costs.metrics));
         if fits < 1.0 {
             let part = |all: u64| fits.max(LEAST as f64 / all.max(1) as f64).min(1.0);
@@ -138,12 +153,12 @@ mod tests {
 
     /// Objectives with samples, none of which is ever read.
     #[derive(Clone, Copy)]
-    struct Samples {
+    struct Sampled {
         /// Samples of all agents and of the test set, and of a batch; none if rows are not known.
         rows: Option<(u64, u64, u64)>,
     }
 
-    impl Objectives for Samples {
+    impl Objectives for Sampled {
         fn title(&self) -> String {
             "samples".into()
         }
@@ -160,16 +175,22 @@ mod tests {
         fn evaluating(&self, _: usize, _: usize) -> Option<Arc<dyn Objectives>> {
             Some(Arc::new(*self))
         }
+        fn for_agent(&self, agent: usize) -> Option<Arc<dyn Objectives>> {
+            // The others are taken to have as many.
+            let rows = self.rows.map(|(training, test, batch)| (training / (1 + agent as u64), test, batch));
+            Some(Arc::new(Self { rows }))
+        }
+    }
+
+    fn spec(rows: Option<(u64, u64, u64)>, settings: &str, algorithms: &str) -> Spec {
+        let kinds =
+            Kinds::none().with("samples", move |_, _| Ok(Arc::new(Sampled { rows }) as Arc<dyn Objectives>));
+        let text = format!("{settings}\n[network]\nagents = 10\n{algorithms}");
+        Spec::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default()).unwrap()
     }
 
     fn plan(rows: Option<(u64, u64, u64)>, settings: &str, algorithms: &str) -> Plan {
-        let kinds =
-            Kinds::none().with("samples", move |_, _| Ok(Arc::new(Samples { rows }) as Arc<dyn Objectives>));
-        let text = format!("{settings}\n[network]\nagents = 10\n{algorithms}");
-        Plan::new(
-            Spec::read_with(&text.parse().unwrap(), Path::new(""), &kinds, &Catalogue::default()).unwrap(),
-        )
-        .unwrap()
+        Plan::new(spec(rows, settings, algorithms)).unwrap()
     }
 
     const DSGD: &str = "[[algorithm]]\nname = 'dsgd'\nstep_size = 0.1\n";
@@ -260,5 +281,15 @@ mod tests {
             plan.evaluation.share
         );
         assert_eq!((training, test), (Some(100), Some(1000)), "the least");
+    }
+
+    #[test]
+    fn agents_with_data_of_their_own_choose_the_same() {
+        let spec = spec(Some((60_000_000, 10_000_000, 32)), "rounds = 100", MILE);
+        assert_eq!(chosen(&Plan::new(spec.clone()).unwrap()).1, Some(100));
+        for agent in [0, 9] {
+            let plan = Plan::for_agent(spec.clone(), agent).unwrap();
+            assert_eq!(chosen(&plan), (spec.eval_every(), None, None));
+        }
     }
 }

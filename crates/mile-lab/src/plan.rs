@@ -27,7 +27,7 @@ use crate::auto;
 use crate::ending::{Ending, History};
 use crate::engines::{Engines, InProcess, Scalar};
 use crate::error::LabError;
-use crate::evaluation_budget::{self, EvaluationBudget};
+use crate::evaluation_budget::{self, EvaluationBudget, Samples};
 use crate::identity;
 use crate::objectives::{Fact, Facts};
 use crate::quantity::Quantity;
@@ -90,9 +90,13 @@ pub struct PlannedMethod {
 impl Plan {
     /// Reads the data, and checks everything that can be checked before the first step.
     pub fn new(spec: Spec) -> Result<Self, LabError> {
+        Self::whole(spec, Samples::Chosen)
+    }
+
+    fn whole(spec: Spec, samples: Samples) -> Result<Self, LabError> {
         let membership = spec.membership()?;
         let hosted = spec.honest(&(0..spec.network.agents).collect::<Vec<_>>());
-        Self::hosting(spec, membership, hosted)
+        Self::hosting(spec, membership, hosted, samples)
     }
 
     /// The plan of a rank, which needs only the data of the agents it hosts. Weights and step sizes must be numbers
@@ -122,12 +126,17 @@ impl Plan {
         if let Some(own) = spec.objectives.for_ranks(&hosted, ranks)? {
             spec.objectives = own;
         }
-        let mut plan = agree(ranks, Self::hosting(spec, membership, hosted))?;
+        let mut plan = agree(ranks, Self::hosting(spec, membership, hosted, Samples::Chosen))?;
         plan.facts = all_facts(ranks, &plan.facts)?;
         Ok(plan.on(engines.clone()))
     }
 
-    fn hosting(mut spec: Spec, membership: Membership, hosted: Vec<usize>) -> Result<Self, LabError> {
+    fn hosting(
+        mut spec: Spec,
+        membership: Membership,
+        hosted: Vec<usize>,
+        samples: Samples,
+    ) -> Result<Self, LabError> {
         let first = &membership.epochs()[0];
         let (network, agents) = (&first.network, membership.numbers());
         let time = spec.time.as_ref().map(|time| time.build(&membership)).transpose()?;
@@ -151,7 +160,7 @@ impl Plan {
                 "the gradient of f is not evaluated for so large a problem; use loss_change or consensus";
             return Err(LabError::config("stop.grad_norm", problem));
         }
-        let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim)?;
+        let evaluation = evaluation_budget::choose(&mut spec, size.records_gradient_norm, size.dim, samples)?;
         let facts = identity::of_experiment(&spec, &membership, size.dim)?;
         let engines = Arc::new(InProcess);
         let (problems, replays) = (Problems::default(), Vec::new());
@@ -180,8 +189,10 @@ impl Plan {
             let expected = "no such section for agents on a network";
             return Err(LabError::expected("attack", expected, "one; leave it out, or use mile run"));
         }
+        let mut samples = Samples::Chosen;
         if let Some(own) = spec.objectives.for_agent(agent) {
             spec.objectives = own;
+            samples = Samples::All;
             // All agents must agree on it, and each knows only its own rows.
             let every = spec.eval_every();
             spec.eval_every = Some(every);
@@ -194,7 +205,7 @@ impl Plan {
                 return Err(LabError::config(format!("algorithm[{k}].{key}"), problem));
             }
         }
-        Self::new(spec)
+        Self::whole(spec, samples)
     }
 
     /// Runs the jobs on engines other than the [`Simulator`](mile::simulator::Simulator).

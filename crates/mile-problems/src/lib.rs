@@ -304,6 +304,9 @@ impl Default for Kinds {
     }
 }
 
+/// The kind in the folders of runs whose objectives were Python objects.
+const GIVEN: &str = "given";
+
 impl Kinds {
     /// No kinds.
     pub fn none() -> Self {
@@ -350,6 +353,11 @@ impl Kinds {
         if let Some(name) = named.filter(|name| self.any && !choices.iter().any(|(known, _)| known == name)) {
             section.keep_all();
             return Ok((Arc::new(Unknown(name.to_owned())), section.finish()?));
+        }
+        if named == Some(GIVEN) && !choices.iter().any(|(known, _)| *known == GIVEN) {
+            let expected = "objectives that every process can make, such as kind = \"python\" with factory = \"train.py:problem\"";
+            let got = "\"given\", objectives that one Python process had in memory";
+            return Err(LabError::expected("problem.kind", expected, got));
         }
         let only = if choices.len() == 1 { Some(choices[0].0) } else { None };
         let objectives = section.choice("kind", &choices, only)?(&section, setting)?;

@@ -11,7 +11,7 @@ use mile::real::Precision;
 use toml::{Table, Value};
 
 use crate::digest;
-use crate::error::LabError;
+use crate::error::{DataFileError, LabError};
 use crate::section::{Section, resolve};
 use crate::{AnyProblem, Fact, Facts, Objectives, Setting};
 
@@ -92,7 +92,8 @@ impl Factory {
         let own = self.files.iter().filter(|path| is_of_an_agent(path));
         for (path, agent) in own.flat_map(|path| agents.clone().map(move |agent| (path, agent))) {
             let path = PathBuf::from(path.to_string_lossy().replace(AGENT, &agent.to_string()));
-            found.insert(fact_of(&path), Fact::from(digest::of_file(&path)?).of_agent(agent));
+            let digest = digest::of_file(&path).map_err(elsewhere)?;
+            found.insert(fact_of(&path), Fact::from(digest).of_agent(agent));
         }
         Ok(found)
     }
@@ -103,6 +104,16 @@ const AGENT: &str = "{agent}";
 
 fn is_of_an_agent(path: &Path) -> bool {
     path.to_string_lossy().contains(AGENT)
+}
+
+/// A file of an agent that is not here is on that agent's machine: an error in the data.
+fn elsewhere(error: LabError) -> LabError {
+    match error {
+        LabError::Directory { path, problem } => {
+            LabError::Data(DataFileError { file: path, place: None, column: None, problem })
+        }
+        other => other,
+    }
 }
 
 fn fact_of(path: &Path) -> String {

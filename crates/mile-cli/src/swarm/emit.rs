@@ -19,12 +19,9 @@ pub(super) fn emit(
     spec: Spec,
     settings: &AgentSettings,
     folder: &Path,
-    host: &[String],
-    hosts: Option<&Path>,
+    addresses: &BTreeMap<usize, String>,
 ) -> anyhow::Result<u8> {
     let membership = spec.membership()?;
-    let addresses = addresses(&membership, host, hosts, settings.relay.is_some())?;
-    let spec = resolved(spec)?;
     let transport = Some(settings.transport.unwrap_or(TransportSpec::Quic));
     let settings = AgentSettings { transport, ..settings.clone() };
     let setup = |agent: usize| {
@@ -64,12 +61,18 @@ pub(super) fn emit(
     Ok(0)
 }
 
-/// The experiment with all weights resolved to numbers, checked as far as the data on this machine allows.
-fn resolved(spec: Spec) -> Result<Spec, LabError> {
+/// The experiment with all weights resolved to numbers, checked as far as the data on this machine allows. `has_precision`: whether it says
+/// its precision, which a function in Python knows only with the data.
+pub(super) fn resolved(spec: Spec, has_precision: bool) -> Result<Spec, LabError> {
     let spread = spec.objectives.for_agent(0).is_some();
     let chosen = spec.algorithms.iter().any(|a| a.has_auto() || a.auto_step_size);
     match Plan::new(spec.clone()) {
         Ok(plan) => Ok(plan.spec),
+        Err(LabError::Data(error)) if spread && !has_precision && is_python(&spec) => {
+            let expected = "\"f32\" or \"f64\" where data are on other machines";
+            let got = format!("none ({error}); say \"f32\" for a PyTorch module");
+            Err(LabError::expected("precision", expected, got))
+        }
         Err(LabError::Data(error)) if spread && !chosen => {
             eprintln!(
                 "note: some of the data is not on this machine ({error}); each agent checks its own data when it starts"
@@ -93,8 +96,12 @@ fn resolved(spec: Spec) -> Result<Spec, LabError> {
     }
 }
 
+fn is_python(spec: &Spec) -> bool {
+    spec.problem.get("kind").and_then(toml::Value::as_str) == Some("python")
+}
+
 /// The agents' addresses from --host and --hosts: at least one end of every edge must have one, unless there is a relay.
-fn addresses(
+pub(super) fn addresses(
     membership: &Membership,
     host: &[String],
     hosts: Option<&Path>,

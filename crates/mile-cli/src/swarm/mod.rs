@@ -97,7 +97,14 @@ fn run_named(arguments: &SwarmArguments, line: &CommandLine) -> anyhow::Result<u
         keep_choices(&mut spec, &folder, Together::of(&Alone))?;
     }
     if let Some(folder) = &arguments.emit {
-        return emit::emit(spec, &settings, folder, &arguments.host, arguments.hosts.as_deref());
+        let addresses = emit::addresses(
+            &spec.membership()?,
+            &arguments.host,
+            arguments.hosts.as_deref(),
+            settings.relay.is_some(),
+        )?;
+        let spec = emit::resolved(spec, table.contains_key("precision"))?;
+        return emit::emit(spec, &settings, folder, &addresses);
     }
     let plan = Plan::new(spec)?;
     check_stop(&plan)?;

@@ -1,12 +1,19 @@
 //! The dashboard and the alerts for Prometheus in the documentation, on the metrics that agents have.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use mile_net::status::Status;
 use serde_json::json;
 
-const ALERTS: &str = include_str!("../../../../docs/src/deploy/alerts.yml");
-const DASHBOARD: &str = include_str!("../../../../docs/src/deploy/grafana.json");
+const ALERTS: &str = "alerts.yml";
+const DASHBOARD: &str = "grafana.json";
+
+/// A file of the documentation, which is not part of this crate.
+fn read(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/deploy");
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
 
 /// The metrics of an agent with these neighbours, each of which is connected or not.
 fn metrics(agent: usize, neighbours: &[(usize, bool)]) -> String {
@@ -47,7 +54,8 @@ fn a_neighbours_distance_and_its_way_are_metrics() {
 fn the_dashboard_and_the_alerts_name_metrics_that_agents_have() {
     let text = metrics(0, &[(1, true)]);
     let known = names(&text);
-    for file in [ALERTS, DASHBOARD] {
+    let (alerts, dashboard) = (read(ALERTS), read(DASHBOARD));
+    for file in [&alerts, &dashboard] {
         let named = names(file);
         let unknown: Vec<&&str> = named.difference(&known).collect();
         assert!(!named.is_empty() && unknown.is_empty(), "{unknown:?}");
@@ -55,15 +63,18 @@ fn the_dashboard_and_the_alerts_name_metrics_that_agents_have() {
     let of_a_run =
         ["agent_info", "rounds", "spent_seconds", "own_loss", "resident_bytes", "relayed", "distance"];
     for name in of_a_run.map(|name| format!("mile_{name}")) {
-        assert!(names(DASHBOARD).contains(&*name), "{name}");
+        assert!(names(&dashboard).contains(&*name), "{name}");
     }
 }
 
 /// The neighbours for which the rule MileAgentDown holds, on the metrics of these agents: those that answer.
 fn down(agents: &[String]) -> Vec<String> {
-    let rule = ALERTS.split("- alert: ").find(|rule| rule.starts_with("MileAgentDown")).unwrap();
+    let alerts = read(ALERTS);
+    let rule = alerts.split("- alert: ").find(|rule| rule.starts_with("MileAgentDown")).unwrap();
     let expression = rule.lines().find_map(|line| line.trim().strip_prefix("expr: ")).unwrap();
-    let within = |text: &'static str| text.split_once('(').unwrap().1.split_once(')').unwrap();
+    fn within(text: &str) -> (&str, &str) {
+        text.split_once('(').unwrap().1.split_once(')').unwrap()
+    }
     let (label, rest) = within(expression.strip_prefix("max by ").unwrap());
     let (metric, limit) = within(rest);
     let limit: f64 = limit.trim().strip_prefix("==").unwrap().trim().parse().unwrap();
