@@ -50,7 +50,7 @@ pub struct TrainedModel {
 /// The numbers of a model.
 enum Numbers {
     /// With what they mean, so that the model can be used on new data.
-    Known { form: ModelForm, x: Vec<f64> },
+    Known { form: Box<ModelForm>, x: Vec<f64> },
     /// Under the names that the program has for them which trained the model.
     Named(Vec<ModelTensor>),
 }

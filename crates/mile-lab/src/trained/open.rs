@@ -73,7 +73,8 @@ pub(super) fn open(path: &Path, choice: &ModelChoice) -> Result<TrainedModel, La
         });
     };
     let x = exported(&numbers, choice, &form)?;
-    Ok(TrainedModel { path: path.to_owned(), numbers: Numbers::Known { form, x }, precision, origin: None })
+    let numbers = Numbers::Known { form: Box::new(form), x };
+    Ok(TrainedModel { path: path.to_owned(), numbers, precision, origin: None })
 }
 
 /// The folder of an agent on a network, as that of a run without records, and which agent it is.
@@ -125,7 +126,7 @@ fn of_run(folder: RunFolder, choice: &ModelChoice, own: Option<usize>) -> Result
     let x = with_precision!(precision, T => variable::<T>(&folder, &file, [agent, own], dim)?);
     let named = export::path_of(&file, agent);
     let (numbers, precision) = match form {
-        Some((form, _)) => (Numbers::Known { form, x }, precision),
+        Some((form, _)) => (Numbers::Known { form: Box::new(form), x }, precision),
         None if named.exists() => (Numbers::Named(tensors::read(&named)?), Precision::F32),
         None => {
             let x = ModelTensor { name: "x".to_owned(), shape: vec![x.len()], values: x };
