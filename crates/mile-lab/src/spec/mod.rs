@@ -9,6 +9,7 @@ mod attack;
 mod events;
 mod exchange;
 mod local_steps;
+mod method;
 mod neighbours;
 mod network;
 pub mod set;
@@ -143,7 +144,7 @@ impl Spec {
         let choices = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
         let precision = top.choice("precision", &choices, Some(objectives.precision().name()))?;
         let start = start(&top, folder)?;
-        let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
+        let algorithms = AlgorithmSpec::read_all(&top, folder, catalogue, rounds)?;
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
         let replay = top.text("replay", "the path of a log of pairings, or of a run directory")?;
         let replay = replay.map(|path| resolve(folder, path));
