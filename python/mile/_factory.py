@@ -1,4 +1,4 @@
-"""Objectives that a function in a file makes: `kind = "python"` in experiment files."""
+"""Objectives and methods that a file defines: `factory` in experiment files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from . import _mile
-from ._facts import FILES
+from ._facts import FILES, exchanges
+from ._methods import HasStep, Method
 
 
 def make(file: Path, name: str, arguments: str, agents: int, agent: int | None) -> Any:
@@ -28,19 +29,34 @@ def make(file: Path, name: str, arguments: str, agents: int, agent: int | None) 
     given = json.loads(arguments)
     known = _parameters(function)
     taken = {key: value for key, value in (("agents", agents), ("agent", agent)) if key in known and key not in given}
-    try:
-        inspect.signature(function).bind(**given, **taken)
-    except TypeError:
-        expected = f"the parameters of {name}{inspect.signature(function)}"
-        raise _mile.ExperimentError(f"arguments: expected {expected}, got {', '.join(given) or 'none'}") from None
-    with _seeded():
-        found = function(**given, **taken)
+    found = _call(function, name, given, taken)
     if hasattr(found, "section"):
         raise _mile.ExperimentError(f'{name}: expected objectives with loss and grad, got {type(found).__name__}; give its section with kind = "table" or "quadratic" instead')
     needed = getattr(found, "needs_host", None)
     if needed:
         raise _mile.ExperimentError(f"{name}: expected a problem that agents can have by themselves, got one with {needed}; or run it with mile.run in Python")
     return found
+
+
+def make_method(file: Path, name: str, arguments: str) -> object:
+    """Calls the class of a method, or a function that makes one."""
+    found = _call(_function(file, name), name, json.loads(arguments), {})
+    if isinstance(found, type) or not isinstance(found, HasStep):
+        raise _mile.ExperimentError(f"{name}: expected a method with state and step(self, s), got {type(found).__name__}")
+    if not exchanges(found, Method):
+        raise _mile.ExperimentError(f"{name}: expected a method that exchanges vectors: its step calls s.pull or s.mix, got one that calls neither")
+    return found
+
+
+def _call(function: Callable[..., Any], name: str, given: dict[str, Any], taken: dict[str, Any]) -> Any:
+    """Calls a function of a file with what is given in the experiment, and with what it takes besides."""
+    try:
+        inspect.signature(function).bind(**given, **taken)
+    except TypeError:
+        expected = f"the parameters of {name}{inspect.signature(function)}"
+        raise _mile.ExperimentError(f"arguments: expected {expected}, got {', '.join(given) or 'none'}") from None
+    with _seeded():
+        return function(**given, **taken)
 
 
 @contextmanager
@@ -74,7 +90,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     """A function of a file, which may import modules beside it."""
     path = Path(file).absolute()
     if not path.is_file():
-        raise _mile.ExperimentError(f"{file}: expected a file with the function {name}, got no such file")
+        raise _mile.ExperimentError(f"{file}: expected a file with {name}, got no such file")
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -96,5 +112,5 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if not callable(found):
         got = "none of that name" if found is None else type(found).__name__
-        raise _mile.ExperimentError(f"{file}: expected a function {name}, got {got}")
+        raise _mile.ExperimentError(f"{file}: expected a function or class {name}, got {got}")
     return found  # type: ignore[no-any-return]

@@ -38,6 +38,8 @@ class Method:
     vectors in units of the step size, such as corrections of x, are also listed in `scaled`, so that they follow a step size that changes. `step` is one
     update; `start` takes the agents from their starting point to x(0). `s.apply` applies any NumPy function, or PyTorch function for PyTorch models, to whole vectors.
 
+    Where each agent is a process, a method is named by its file: `method(factory="train.py:DGD")`.
+
     Attributes are hyperparameters. A run is resumed only if the attributes and the code are unchanged. A string `version` replaces this check, for methods that change
     their own attributes.
 
@@ -78,7 +80,7 @@ class HasStep(Protocol):
 
 
 def method(
-    name: MethodName | HasStep,
+    name: MethodName | HasStep | None = None,
     step_size: float | Literal["auto"] | None = None,
     *,
     lr: float | Literal["auto"] | None = None,
@@ -87,7 +89,8 @@ def method(
 ) -> Algorithm:
     """A method with its step size and parameters, for `algorithms`.
 
-    `name` is the name of a built-in method (`methods` lists them), or a custom `Method`. `step_size="auto"` chooses the step size from the estimated curvature; `lr` is an
+    `name` is the name of a built-in method (`methods` lists them), or a custom `Method`; `factory`, in its place, names the class of a custom method in a file,
+    `factory="train.py:DGD"`, which `arguments={...}` are passed to. `step_size="auto"` chooses the step size from the estimated curvature; `lr` is an
     alias. Only problems with a PyTorch optimizer need none. The parameters are the keys of the section `[[algorithm]]`; `num_local_steps` and `tau` are aliases of
     `local_steps`, and `aux_step_size` is an alias of LED's `beta` and K-GT's `eta_s`.
 
@@ -96,10 +99,15 @@ def method(
     {'name': 'mile', 'step_size': 0.1, 'num_local_steps': 5}
     >>> mile.method("mile", lr=0.1, momentum=0.9)
     {'name': 'mile', 'step_size': 0.1, 'momentum': 0.9}
+    >>> mile.method(factory="train.py:DGD", arguments={"rate": 2.0}, step_size=0.1)
+    {'step_size': 0.1, 'factory': 'train.py:DGD', 'arguments': {'rate': 2.0}}
     """
+    if (name is None) == (parameters.get("factory") is None):
+        got = "neither" if name is None else "both"
+        raise TypeError(f"name: expected either name or factory, a class in a file, got {got}")
     if step_size is not None and lr is not None:
         raise TypeError(f"step_size: expected either step_size or its alias lr, got {step_size} and {lr}")
-    found: Algorithm = {"name": name}
+    found: Algorithm = {} if name is None else {"name": name}
     given = lr if step_size is None else step_size
     found |= {} if given is None else {"step_size": given}
     found |= {} if label is None else {"label": label}

@@ -64,6 +64,9 @@ Weight = float | Literal["auto"] | Mapping[str, float]
 class Parameters(TypedDict, total=False):
     """Parameters of methods: the keys of the section `[[algorithm]]`, and the names that other systems have for them."""
 
+    factory: str
+    arguments: Mapping[str, object]
+    files: Sequence[str]
     local_steps: int | Sequence[int]
     num_local_steps: int | Sequence[int]
     tau: int | Sequence[int]

@@ -40,7 +40,8 @@ def swarm(
     """Runs an experiment with one process per agent, over the network of this machine. The final states have the bits of `run`.
 
     Agents are separate processes, so an objective in Python is given as a function in a file that makes it:
-    `problem={"kind": "python", "factory": "train.py:problem"}`, or with such a section in the experiment file.
+    `problem={"kind": "python", "factory": "train.py:problem"}`, or with such a section in the experiment file. So is a custom method:
+    `mile.method(factory="train.py:DGD", step_size=0.1)`.
 
     agent: settings of all agents, the section `[agent]` of an experiment file, such as {"transport": "quic"}.
     progress: whether to show what the agents report (default: in notebooks and terminals).
@@ -161,14 +162,26 @@ def _write(request: Request, folder: Path, agent: Mapping[str, object] | None, p
             'problem: expected objectives that each agent can make in its own process, such as {"kind": "python", "factory": "train.py:problem"}, '
             f"got {got} of this process"
         )
-    if request.methods:
-        raise _mile.ExperimentError(f"algorithm: expected built-in methods, which every agent has, got {request.methods[0][1]}")
+    own = {name: method for method, name, *_ in request.methods}
+    for k, section in enumerate(request.table["algorithm"]):
+        if section.get("name") in own:
+            method = own[section["name"]]
+            expected, got = "a method that each agent can make in its own process", f"{section['name']} of this process"
+            raise _mile.ExperimentError(f"algorithm[{k}].name: expected {expected}, got {got}; {_remedy(type(method))}")
     if request.device is not None:
         raise _mile.ExperimentError(f"device: expected none, since agents on a network compute on the CPU, got {request.device}")
     settings = {"agent": {**request.table.pop("agent", {}), **(agent or {})}}
     path = place / "experiment.toml"
     path.write_text(_mile.resolve(request.table, request.base.absolute(), settings))
     return path
+
+
+def _remedy(kind: type) -> str:
+    """How agents get a method of this class."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None or "." in kind.__qualname__:
+        return f'put the class into a file, and give factory="train.py:{kind.__name__}" instead'
+    return f'give factory="{file}:{kind.__name__}" instead, with the arguments of the class as arguments={{...}}'
 
 
 def _start(arguments: list[str], stdout: int) -> subprocess.Popen[str]:

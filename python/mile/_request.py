@@ -167,6 +167,6 @@ def _check_built_in(algorithms: Sequence[Algorithm], out: PathLike | None) -> No
     """Refuses custom methods: a run directory holds the name of a method, but not the method."""
     for k, section in enumerate(algorithms):
         name = section.get("name")
-        if name not in _mile.method_names():
+        if "factory" not in section and name not in _mile.method_names():
             got, remedy = f"the custom method {name} of the run in {out}", "pass it again, as algorithms=[mile.method(...)]"
             raise _mile.ExperimentError(f"algorithm[{k}].name: expected a built-in method, got {got}; {remedy}")

@@ -1,4 +1,4 @@
-//! The command `mile`, which a wheel brings along: the same code as the program's, and objectives in Python.
+//! The command `mile`, which a wheel brings along: the same code as the program's, and objectives and methods in Python.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use crate::engines::PyEngines;
 use crate::failure::Raised;
 use crate::kind;
 use crate::memory::Memory;
+use crate::method;
 
 /// Runs the command with these arguments, the first of which is its name, and returns its exit code. The interpreter `python` runs it too, with
 /// the arguments `again`. If it failed because of an exception in Python, that is printed with its traceback.
@@ -21,6 +22,7 @@ pub(crate) fn command(py: Python<'_>, python: PathBuf, again: Vec<OsString>, arg
     let engines = PyEngines { host: None, batch_losses: None, memory: lent, raised: kept, ranks: None };
     let line = CommandLine::of(Program::interpreted(python, again))
         .with_kind("python", kind::python(memory, raised.clone()))
+        .loading_methods(method::loader(raised.clone()))
         .on(Arc::new(engines));
     let code = py.detach(|| line.run(arguments));
     raised.take().filter(|_| code != 0).into_iter().for_each(|error| error.print(py));

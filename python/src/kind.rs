@@ -11,7 +11,7 @@ use mile::real::Precision;
 use mile_lab::LabError;
 use mile_lab::objectives::remembering::Remembering;
 use mile_lab::objectives::{
-    AnyProblem, Curvature, EvaluationRows, Factory, Facts, Objectives, RowCounts, Setting,
+    AnyProblem, Curvature, EvaluationRows, Factory, Facts, Objectives, PythonFunction, RowCounts, Setting,
 };
 use mile_lab::section::Section;
 use pyo3::prelude::*;
@@ -51,9 +51,9 @@ impl Made {
 
     /// Calls the function.
     fn make(&self) -> Result<PyObjectives, Failure> {
-        let Factory { arguments, agents, samples, .. } = &self.factory;
+        let Factory { function, agents, samples, .. } = &self.factory;
         self.raised.call(|py| {
-            let arguments = serde_json::to_string(arguments).unwrap_or_default();
+            let arguments = serde_json::to_string(&function.arguments).unwrap_or_default();
             let object = self.call(py, "make", (arguments, *agents, self.agent))?;
             let found = PyObjectives::read(&object, *agents, self.memory.clone(), self.raised.clone())?;
             match *samples {
@@ -70,7 +70,7 @@ impl Made {
         name: &str,
         (arguments, agents, agent): (String, usize, Option<usize>),
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Factory { file, function, .. } = &self.factory;
+        let PythonFunction { file, name: function, .. } = &self.factory.function;
         let module = py.import("mile._factory")?;
         module.call_method1(name, (file, function, arguments, agents, agent))
     }
@@ -86,7 +86,7 @@ impl Made {
 
 impl Objectives for Made {
     fn title(&self) -> String {
-        self.objectives().map_or_else(|_| self.factory.function.clone(), Objectives::title)
+        self.objectives().map_or_else(|_| self.factory.function.name.clone(), Objectives::title)
     }
 
     fn problem(&self, seed: u64, precision: Precision) -> Result<AnyProblem, LabError> {
@@ -140,11 +140,11 @@ impl Objectives for Made {
     }
 
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        self.factory.files()
+        self.factory.function.files()
     }
 
     fn path_keys(&self) -> &'static [&'static str] {
-        Factory::PATH_KEYS
+        PythonFunction::PATH_KEYS
     }
 
     fn digests(&self) -> Result<Facts, LabError> {

@@ -1,15 +1,38 @@
 //! Methods in Python: a class with `step`, and perhaps `start`, written in the verbs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mile::agents::{AgentsError, Step, Vector};
 use mile::method::{Layout, Method, Unit};
+use mile::methods::catalogue::{Definition, Load};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::apply::PyFunction;
 use crate::failure::Raised;
 use crate::loan::Loan;
+
+/// How methods are loaded that classes in Python files define: the class is called once, when the method is first needed.
+pub(crate) fn loader(raised: Raised) -> impl Fn(Definition) -> Box<Load> + Send + Sync + 'static {
+    move |definition| {
+        let (raised, made) = (raised.clone(), OnceLock::new());
+        Box::new(move || {
+            let made: &Result<PyMethod, String> = made.get_or_init(|| {
+                let Definition { file, name, arguments } = &definition;
+                let made = raised.call(|py| {
+                    let module = py.import("mile._factory")?;
+                    let object = module.call_method1("make_method", (file, name, arguments))?;
+                    PyMethod::read(&object, raised.clone())
+                });
+                made.map_err(|error| error.to_string())
+            });
+            match made {
+                Ok(method) => Ok(Box::new(method.again())),
+                Err(error) => Err(error.as_str().into()),
+            }
+        })
+    }
+}
 
 /// A method in Python, with its vectors.
 pub(crate) struct PyMethod {

@@ -22,7 +22,7 @@ use crate::engines::PyEngines;
 use crate::failure::{Raised, RunError, exception, in_python};
 use crate::kind;
 use crate::memory::Memory;
-use crate::method::PyMethod;
+use crate::method::{self, PyMethod};
 use crate::objectives::PyObjectives;
 use crate::problem::attribute;
 use crate::progress::{Event, Recording, Teller, Work};
@@ -62,9 +62,8 @@ impl Given {
     ) -> PyResult<Self> {
         let table = values::table(experiment, "")?;
         let raised = Raised::default();
-        let catalogue = methods
-            .into_iter()
-            .try_fold(Catalogue::default(), |known, method| method.add_to(known, &raised))?;
+        let known = Catalogue::default().loading(method::loader(raised.clone()));
+        let catalogue = methods.into_iter().try_fold(known, |known, method| method.add_to(known, &raised))?;
         let memory = Memory::default();
         let kinds = Kinds::default().with(PYTHON, kind::python(memory.clone(), raised.clone()));
         let is_made_by_a_function = problem.is_none() && kind_of(&table) == Some(PYTHON);

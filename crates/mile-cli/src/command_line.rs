@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use mile::method::InvalidParameter;
-use mile::methods::catalogue::{Catalogue, Entry};
+use mile::methods::catalogue::{Catalogue, Definition, Entry, Load};
 use mile_lab::engines::{Engines, InProcess};
 use mile_lab::error::LabError;
 use mile_lab::objectives::{Kinds, Objectives, Setting};
@@ -80,6 +80,15 @@ impl CommandLine {
     pub fn with_method(mut self, method: Entry) -> Result<Self, InvalidParameter> {
         self.catalogue = self.catalogue.with(method)?;
         Ok(self)
+    }
+
+    /// Loads methods that files define, for experiments with a `factory` in a section `[[algorithm]]`.
+    pub fn loading_methods(
+        mut self,
+        loader: impl Fn(Definition) -> Box<Load> + Send + Sync + 'static,
+    ) -> Self {
+        self.catalogue = self.catalogue.loading(loader);
+        self
     }
 
     /// Runs the agents of `mile run` on these engines, unless `--device` asks for a GPU.

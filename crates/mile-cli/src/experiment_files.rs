@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mile_lab::error::LabError;
+use mile_lab::objectives::PythonFunction;
 use mile_lab::spec::{GraphSource, MixingSource, Spec, StartSpec, VaryingSource};
 use toml::Table;
 
@@ -23,6 +24,13 @@ impl ExperimentFiles {
     pub(crate) fn of(spec: &Spec) -> Result<Self, LabError> {
         let of_problem = spec.objectives.files().into_iter();
         let mut named: Vec<_> = of_problem.map(|(key, path)| (["problem", key], path)).collect();
+        let factories = spec.algorithms.iter().filter_map(|algorithm| algorithm.factory.as_ref());
+        for (key, path) in factories.flat_map(PythonFunction::files) {
+            // Methods and objectives may be in one file.
+            if named.iter().all(|(_, other)| *other != path) {
+                named.push((["algorithm", key], path));
+            }
+        }
         if let GraphSource::File(path) = &spec.network.graph {
             named.push((["network", "edges"], path.clone()));
         }
@@ -62,6 +70,8 @@ impl ExperimentFiles {
         if let StartSpec::File(path) = &mut spec.start {
             relative(path);
         }
+        let factories = spec.algorithms.iter_mut().filter_map(|algorithm| algorithm.factory.as_mut());
+        factories.flat_map(PythonFunction::paths_mut).for_each(relative);
         for ([_, key], path) in self.0.iter().filter(|([section, _], _)| *section == "problem") {
             let value = spec.problem.entry(*key).or_insert_with(|| "".into());
             *value = moved(value, path, &file_name(path));

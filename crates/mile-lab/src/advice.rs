@@ -41,7 +41,7 @@ pub struct PlanAdvice {
     pub smoothness: Option<f64>,
     /// What is worth knowing about the network, the data and the choices that were made.
     pub notes: Vec<String>,
-    /// Advice for every algorithm, with its label.
+    /// Advice on algorithms, each with its label.
     pub of_algorithms: Vec<(String, Advice)>,
 }
 
@@ -71,7 +71,7 @@ fn steps(plan: &Plan) -> f64 {
     SHARE * per_round * spec.rounds as f64 * spec.seeds.len() as f64
 }
 
-/// Advice for every algorithm of a plan.
+/// Advice for every algorithm of a plan, except for methods in files.
 pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     let spec = &plan.spec;
     let estimate = match spec.objectives.curvature() {
@@ -80,7 +80,10 @@ pub fn advise(plan: &Plan) -> Result<PlanAdvice, LabError> {
     };
     let smoothness = estimate.as_ref().and_then(|found| smoothness_bound(spec, found));
     let mut found = Vec::new();
-    for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate() {
+    // A method in a file may apply functions, of which the theory knows nothing.
+    let known = |(_, (algorithm, _)): &(usize, (&AlgorithmSpec, _))| algorithm.factory.is_none();
+    for (k, (algorithm, planned)) in plan.spec.algorithms.iter().zip(&plan.methods).enumerate().filter(known)
+    {
         // For the smooth part of the objective.
         let parameters = Parameters { penalty: false, ..planned.parameters.clone() };
         let run = advice::AdvisedRun {

@@ -14,7 +14,7 @@ use mile_store::facts::{self, Difference, until};
 use toml::{Table, Value};
 
 use crate::error::LabError;
-use crate::objectives::{Fact, Facts};
+use crate::objectives::{Fact, Facts, PythonFunction};
 use crate::spec::{AlgorithmSpec, Spec, StartSpec, TimeSpec, attack_table, event_table};
 
 /// Length above which a value is replaced by its digest.
@@ -77,6 +77,14 @@ pub(crate) fn add_own_method(facts: &mut Facts, entry: &Entry) {
     }
 }
 
+/// What a method in a file depends on: digests of the file and of those it needs, and what it is made with.
+pub(crate) fn of_factory(path: &str, algorithm: &AlgorithmSpec) -> Result<Facts, LabError> {
+    let Some(factory) = &algorithm.factory else { return Ok(Facts::new()) };
+    let mut found = factory.shared_digests(path)?;
+    leaves(format!("{path}.arguments"), &factory.arguments.clone().into(), 0, &mut found);
+    Ok(found)
+}
+
 /// The model of time, where it decides who exchanges with whom.
 pub(crate) fn of_time(time: &TimeSpec) -> Facts {
     let mut facts = written("time", &time.to_table());
@@ -107,7 +115,10 @@ pub(crate) fn for_agents(spec: &Spec, membership: &Membership, agent: usize) -> 
     let written = table.get_mut("algorithm").and_then(Value::as_array_mut).into_iter().flatten();
     let written = written.filter_map(Value::as_table_mut);
     for (k, (algorithm, written)) in spec.algorithms.iter().zip(written).enumerate() {
-        found.extend(of_changes(&format!("algorithm[{k}]"), algorithm, written));
+        let path = format!("algorithm[{k}]");
+        found.extend(of_changes(&path, algorithm, written));
+        PythonFunction::PATH_KEYS.iter().for_each(|key| drop(written.remove(*key)));
+        found.extend(of_factory(&path, algorithm)?);
     }
     leaves(String::new(), &Value::Table(table), 0, &mut found);
     found.extend(of_problem(spec));

@@ -85,6 +85,8 @@ pub struct PlannedMethod {
     pub vectors: usize,
     /// Costs of its start-up and first round, measured on a problem of dimension 1.
     pub first_round: Costs,
+    /// The facts of the file that defines it, if one does.
+    facts: Facts,
 }
 
 impl Plan {
@@ -375,6 +377,7 @@ impl Plan {
         let parameters = self.methods[job.algorithm].parameters.given();
         facts.extend(identity::of_algorithm(algorithm, &parameters));
         identity::add_own_method(&mut facts, &algorithm.entry);
+        facts.extend(self.methods[job.algorithm].facts.clone());
         facts.extend(self.facts_of_pairings(job));
         facts.insert("seed".into(), job.seed.to_string().into());
         facts

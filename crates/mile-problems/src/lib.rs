@@ -39,7 +39,7 @@ use crate::section::Section;
 pub use self::any::AnyProblem;
 pub use self::arrays::{ArrayLook, ArrayNumbers, TrainedNetwork};
 pub use self::error::LabError;
-pub use self::python::Factory;
+pub use self::python::{Factory, PythonFunction};
 pub use self::table::{
     ColumnLook, ColumnStatistics, ColumnType, NumberFormat, Statistics, TableForm, TableLook,
 };

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::compression::Compression;
 use crate::optimiser::Stepping;
+use crate::real::{Precision, Real};
 use crate::robust::Robust;
 
 /// The number of a vector that every agent has, such as its model x: a block with one row per hosted agent.
@@ -130,6 +131,16 @@ pub enum BlocksMut<'a> {
     F32(Vec<&'a mut [f32]>),
     /// In double precision.
     F64(Vec<&'a mut [f64]>),
+}
+
+impl<'a> BlocksMut<'a> {
+    /// Blocks in their precision.
+    pub fn of<T: Real>(blocks: &'a mut [Vec<T>]) -> Self {
+        match T::PRECISION {
+            Precision::F32 => Self::F32(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
+            Precision::F64 => Self::F64(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
+        }
+    }
 }
 
 /// A function of whole vectors that a method [applies](Agents::apply): what no other verb expresses, such as signs of elements.

@@ -27,7 +27,7 @@ use crate::network::Network;
 use crate::optimiser::{self, AdamRows, MatrixPart};
 use crate::problems::{Draw, Problem};
 use crate::ranks::{Alone, Together};
-use crate::real::{Precision, Real};
+use crate::real::Real;
 use crate::sparse::SparseRows;
 use crate::stages::Stages;
 use crate::steady::message_bytes;
@@ -424,7 +424,7 @@ impl<T: Real> Agents for Simulator<'_, T> {
         }
         self.guard.begin()?;
         let mut taken: Vec<Vec<T>> = vectors.iter().map(|v| std::mem::take(&mut self.blocks[v.0])).collect();
-        let done = function.apply(self.network.agents(), blocks_mut(&mut taken));
+        let done = function.apply(self.network.agents(), BlocksMut::of(&mut taken));
         for (v, block) in vectors.iter().zip(taken) {
             self.blocks[v.0] = block;
         }
@@ -455,14 +455,6 @@ impl<T: Real> Agents for Simulator<'_, T> {
         done?;
         self.guard.end();
         Ok(())
-    }
-}
-
-/// Blocks in their precision.
-fn blocks_mut<T: Real>(blocks: &mut [Vec<T>]) -> BlocksMut<'_> {
-    match T::PRECISION {
-        Precision::F32 => BlocksMut::F32(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
-        Precision::F64 => BlocksMut::F64(blocks.iter_mut().map(|b| bytemuck::cast_slice_mut(b)).collect()),
     }
 }
 

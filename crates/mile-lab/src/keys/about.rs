@@ -79,7 +79,10 @@ pub(super) const ALL: &[About] = &[
     about("start", "value", "", "model: the problem's own starting point, the same for all agents, or zeros if it has none; zeros: the origin; common: one random point for all agents; random: one for each.", "value = \"random\""),
 
     about("algorithm", "name", "", "The method; mile algorithms lists them.", "name = \"mile\""),
-    about("algorithm", "label", "", "Its name in tables, figures and files, different for each algorithm. Default: the name of the method.", "label = \"MILE, xi = 0.1\""),
+    about("algorithm", "factory", "", "In place of name, a method of your own: the file, relative to the experiment file, and a class with step(self, s), or a function that makes such a method. Needs the command of the Python package.", "factory = \"train.py:MyMethod\""),
+    about("algorithm", "arguments", "a table", "What the class in factory is called with; each can be swept. Default: nothing.", "arguments = { rate = 0.5 }"),
+    about("algorithm", "files", "a list of files", "Files beside the one in factory that it needs, such as modules it imports, which agents on other machines get copies of.", "files = [\"signs.py\"]"),
+    about("algorithm", "label", "", "Its name in tables, figures and files, different for each algorithm. Default: the name of the method, or of the class in factory.", "label = \"MILE, xi = 0.1\""),
     about("algorithm", "step_size", "a positive number, or \"auto\"", "Step size alpha. auto: half of the largest step size at which the method is stable on this network, for quadratics of the estimated curvature.", "step_size = 0.05"),
     about("algorithm", "schedule", "constant, step, cosine, or a table with kind", "How the step size changes from round to round.", "schedule = { kind = \"cosine\", warmup = 10 }"),
     about("algorithm", "local_steps", "a whole number from 1 to 1000000, or a list of them, one for each agent", "Local steps tau: updates per round. In a list, each agent has its own number: it waits while others make more, and methods that are exact stay exact. ProxSkip and MG-Skip, which draw their numbers, take no list.", "local_steps = 5"),

@@ -83,6 +83,9 @@ pub(super) fn all() -> Vec<Probe> {
     let later = "change = [{ round = 3, step_size = 0.1 }]";
     probes.push(probe(format!("{quadratic}{ALGORITHM}{later}")));
     probes.push(probe(format!("stop = {{ consensus = 1.0 }}\n{quadratic}{ALGORITHM}")));
+    probes.push(probe(format!(
+        "{quadratic}[[algorithm]]\nname = 'MyMethod'\nfactory = 'train.py:MyMethod'\nstep_size = 0.1\n"
+    )));
     for entry in catalogue::ALL {
         let name = &entry.name;
         probes.push(probe(format!("{quadratic}[[algorithm]]\nname = '{name}'\nstep_size = 0.1\n")));

@@ -17,6 +17,7 @@ use mile_theory::weights::WeightChoice;
 use super::{PlannedMethod, pairs};
 use crate::auto;
 use crate::error::LabError;
+use crate::identity;
 use crate::refused::invalid;
 use crate::spec::{AlgorithmSpec, Spec};
 
@@ -83,6 +84,7 @@ pub(super) fn plan_algorithm(
     if parameters.compression.is_some() {
         parameters.weights_of_compression(algorithm.entry.takes("xi"));
     }
+    let facts = identity::of_factory("algorithm", algorithm)?;
     let method = build_in(index, &algorithm.entry, &parameters, epoch, 0)?;
     let layout = method.layout();
     let depends = chosen.step_size && chosen.weights && !parameters.is_preconditioned();
@@ -98,6 +100,7 @@ pub(super) fn plan_algorithm(
         vectors_stored: layout.state.len(),
         vectors: layout.vectors(),
         first_round: first_round_costs(&*method, network)?,
+        facts,
     })
 }
 

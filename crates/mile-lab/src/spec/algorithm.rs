@@ -1,5 +1,6 @@
 //! `[[algorithm]]`: a method, its step size and its parameters.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use mile::compression::Compression;
@@ -11,8 +12,9 @@ use mile::schedule::{Decay, Schedule, ScheduleChange, Weight};
 use mile_theory::weights::WeightChoice;
 use toml::{Table, Value};
 
-use super::{exchange, local_steps, whole};
+use super::{exchange, local_steps, method, whole};
 use crate::error::LabError;
+use crate::objectives::PythonFunction;
 use crate::section::{Section, as_number, as_whole, shown};
 
 /// The most updates in a round.
@@ -24,6 +26,8 @@ const MOST_STEPS: f64 = 1e6;
 pub struct AlgorithmSpec {
     /// The method.
     pub entry: Entry,
+    /// The class in a Python file that makes it, if it is not known by its name.
+    pub factory: Option<PythonFunction>,
     /// Its label in tables, figures and file names.
     pub label: String,
     /// Its step size schedule. The step size in it has no meaning if a plan chooses it.
@@ -39,7 +43,12 @@ pub struct AlgorithmSpec {
 }
 
 impl AlgorithmSpec {
-    pub(super) fn read_all(top: &Section, catalogue: &Catalogue, rounds: u64) -> Result<Vec<Self>, LabError> {
+    pub(super) fn read_all(
+        top: &Section,
+        folder: &Path,
+        catalogue: &Catalogue,
+        rounds: u64,
+    ) -> Result<Vec<Self>, LabError> {
         let expected = "at least one section [[algorithm]]";
         let value = top.value("algorithm").ok_or_else(|| top.missing("algorithm", expected))?;
         if value.is_table() {
@@ -54,7 +63,8 @@ impl AlgorithmSpec {
         let mut algorithms: Vec<Self> = Vec::new();
         for (k, value) in list.iter().enumerate() {
             let table = value.as_table().ok_or_else(|| top.refuse("algorithm", value, expected))?;
-            let algorithm = Self::read(Section::new(format!("algorithm[{k}]"), table), catalogue, rounds)?;
+            let section = Section::new(format!("algorithm[{k}]"), table);
+            let algorithm = Self::read(section, folder, catalogue, rounds)?;
             let twin = |other: &Self| other.file_name() == algorithm.file_name();
             if let Some(other) = algorithms.iter().position(twin) {
                 let problem = format!(
@@ -68,8 +78,8 @@ impl AlgorithmSpec {
         Ok(algorithms)
     }
 
-    fn read(reader: Section, catalogue: &Catalogue, rounds: u64) -> Result<Self, LabError> {
-        let entry = entry(&reader, catalogue)?;
+    fn read(reader: Section, folder: &Path, catalogue: &Catalogue, rounds: u64) -> Result<Self, LabError> {
+        let (entry, factory) = method::read(&reader, folder, catalogue)?;
         let label = reader.text("label", "a name")?.unwrap_or(&entry.name).to_owned();
         let expected = "a positive number, or \"auto\"";
         let value =
@@ -92,7 +102,7 @@ impl AlgorithmSpec {
         let key = if parameters.number("probability").is_some() { "probability" } else { "local_steps" };
         let key = reader.path(key);
         reader.finish()?;
-        let algorithm = Self { entry, label, schedule, auto_step_size, parameters, xi, gamma };
+        let algorithm = Self { entry, factory, label, schedule, auto_step_size, parameters, xi, gamma };
         let steps = algorithm.steps_per_round();
         if steps > MOST_STEPS {
             let expected =
@@ -115,7 +125,10 @@ impl AlgorithmSpec {
             ("change", (!changes.is_empty()).then_some(Value::Array(changes))),
         ];
         let weights = [("xi", self.xi.map(weight_value)), ("gamma", self.gamma.map(weight_value))];
-        super::table(head.into_iter().chain(parameter_values(&self.parameters)).chain(weights))
+        let mut table =
+            super::table(head.into_iter().chain(parameter_values(&self.parameters)).chain(weights));
+        table.extend(self.factory.iter().flat_map(PythonFunction::to_table));
+        table
     }
 
     /// The expected number of gradients that an agent evaluates in a round, on average over the agents.
@@ -178,21 +191,6 @@ impl AlgorithmSpec {
         let safe = |c: char| if c.is_alphanumeric() || "-_.,+= ".contains(c) { c } else { '_' };
         self.label.chars().map(safe).collect()
     }
-}
-
-fn entry(reader: &Section, catalogue: &Catalogue) -> Result<Entry, LabError> {
-    let expected = "the name of a method (mile algorithms lists them)";
-    let name = reader.text("name", expected)?.ok_or_else(|| reader.missing("name", expected))?;
-    catalogue.find(name).ok_or_else(|| {
-        if let Some(absent) = catalogue::UNAVAILABLE.iter().find(|absent| absent.name == name) {
-            return LabError::config(
-                reader.path("name"),
-                format!("{name} is not available: {}", absent.reason),
-            );
-        }
-        let names: Vec<&str> = catalogue.entries().map(|entry| &*entry.name).collect();
-        reader.unknown_word("name", name, &names, expected)
-    })
 }
 
 fn schedule(reader: &Section, step_size: f64, rounds: u64) -> Result<Schedule, LabError> {

@@ -9,6 +9,7 @@ mod attack;
 mod events;
 mod exchange;
 mod local_steps;
+mod method;
 mod neighbours;
 mod network;
 pub mod set;
@@ -145,7 +146,7 @@ impl Spec {
         let usual = (!table.contains_key("precision")).then(|| objectives.precision().name());
         let precision = top.choice("precision", &choices, usual)?;
         let start = start(&top, folder)?;
-        let algorithms = AlgorithmSpec::read_all(&top, catalogue, rounds)?;
+        let algorithms = AlgorithmSpec::read_all(&top, folder, catalogue, rounds)?;
         let time = top.value("time").map(|_| TimeSpec::read(&section(&top, "time")?, folder)).transpose()?;
         let replay = top.text("replay", "the path of a log of pairings, or of a run directory")?;
         let replay = replay.map(|path| resolve(folder, path));

@@ -79,8 +79,8 @@ pub fn assign(
 /// The labels or names of a list's entries.
 fn entries(list: &[Value]) -> String {
     let name = |(k, value): (usize, &Value)| {
-        let named = ["label", "name"].iter().find_map(|key| value.get(key).and_then(Value::as_str));
-        named.map_or_else(|| k.to_string(), str::to_owned)
+        let label = value.get("label").and_then(Value::as_str);
+        label.or(name_of(value)).map_or_else(|| k.to_string(), str::to_owned)
     };
     let names: Vec<String> = list.iter().enumerate().map(name).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
@@ -92,11 +92,17 @@ fn pick<'t>(list: &'t mut [Value], which: &str) -> Option<&'t mut Table> {
 
 /// The index of the list entry with this number, label or name.
 pub(crate) fn position(list: &[Value], which: &str) -> Option<usize> {
-    let named = |value: &Value, key: &str| value.get(key).and_then(Value::as_str) == Some(which);
+    let labelled = |value: &Value| value.get("label").and_then(Value::as_str) == Some(which);
     which.parse::<usize>().ok().filter(|index| *index < list.len()).or_else(|| {
-        let by = |key: &str| list.iter().position(|value| named(value, key));
-        by("label").or_else(|| by("name"))
+        let named = |value: &Value| name_of(value) == Some(which);
+        list.iter().position(labelled).or_else(|| list.iter().position(named))
     })
+}
+
+/// The name of a list's entry: that of a method in a file is in its factory.
+fn name_of(value: &Value) -> Option<&str> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    text("name").or_else(|| text("factory")?.rsplit_once(':').map(|(_, name)| name))
 }
 
 fn parse(text: &str) -> Value {

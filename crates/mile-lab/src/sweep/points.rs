@@ -240,6 +240,7 @@ fn target(key: &str, algorithms: &[Value], catalogue: &Catalogue) -> Result<Targ
             other => other,
         };
         matches!(aliases, "step_size" | "lr" | "schedule")
+            || (aliases == "arguments" && value.get("factory").is_some())
             || catalogue.find(name).is_some_and(|e| e.takes(aliases))
     };
     let those: Vec<usize> = algorithms.iter().enumerate().filter(takes).map(|(index, _)| index).collect();

@@ -77,6 +77,9 @@ pub(crate) fn spec(draw: &mut Draw, folder: &Path) -> String {
     for k in 0..draw.whole(1, 2) {
         text += &algorithm(draw, k, rounds, problem.contains("l1 ="));
     }
+    if problem.contains("\"python\"") {
+        text += &method_in_a_file(folder);
+    }
     // Agents leave and join networks whose edges are always up.
     let are_up = ["drop_rate", "bursts", "absence", "time_varying"].iter().all(|key| !text.contains(key));
     if draw.yes(if are_up { 0.3 } else { 0.05 }) {
@@ -252,6 +255,14 @@ fn python(draw: &mut Draw, folder: &Path) -> String {
         "eval_samples = 20\ntest_samples = 30",
     ];
     format!("[problem]\nkind = \"python\"\nfactory = {file}\n{}", some_of(draw, &keys))
+}
+
+/// A method that is read and written by every program too, beside such objectives.
+fn method_in_a_file(folder: &Path) -> String {
+    let file = format!("{:?}", format!("{}:Own", folder.join("train.py").display()));
+    format!(
+        "[[algorithm]]\nfactory = {file}\narguments = {{ rates = [0.1, 0.2] }}\nfiles = [\"beside.py\"]\nstep_size = 0.05\n"
+    )
 }
 
 /// Forty rows: numbers, also as they are written in Germany, words, four owners, weights and exposures.

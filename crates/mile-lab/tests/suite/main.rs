@@ -8,6 +8,7 @@ mod auto_matrix; // the automatic step size of every method, network and loss
 mod browser; // the report and the live view in a real browser
 mod browser_network; // the page of a network in a real browser
 mod cross_validation; // sweeps over the objective, and folds
+mod defined; // methods that files define
 mod drawn; // experiments drawn at random over all keys
 mod ending; // when a job ends, and what is said of it
 mod estimates; // coefficients in the units of the data, and their standard errors

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use mile::agents::{Agents, AgentsError, CompressedPull, OptimiserStep, RobustPull, SteadyPull, Vector};
+use mile::agents::{
+    Agents, AgentsError, BlockFunction, BlocksMut, CompressedPull, OptimiserStep, RobustPull, SteadyPull,
+    Vector,
+};
 use mile::engine::Engine;
 use mile::engine::parts::{check_method, matrices, movers, replace};
 use mile::membership::Epoch;
@@ -303,6 +306,16 @@ impl<T: Real> Agents for NetworkAgent<'_, T> {
         Ok(movers(self.hosted(), self.method.own_steps().unwrap_or_default(), own))
     }
 
+    fn apply(&mut self, function: &dyn BlockFunction, vectors: &[Vector]) -> Result<(), AgentsError> {
+        self.verbs.check_apply(vectors)?;
+        let mut taken: Vec<Vec<T>> = vectors.iter().map(|v| std::mem::take(&mut self.vectors[v.0])).collect();
+        let done = function.apply(1, BlocksMut::of(&mut taken));
+        for (v, vector) in vectors.iter().zip(taken) {
+            self.vectors[v.0] = vector;
+        }
+        done.map_err(AgentsError::Engine)
+    }
+
     fn forget(&mut self, scratch: Vector) -> Result<(), AgentsError> {
         if cfg!(debug_assertions) {
             self.verbs.forget(scratch)?;
@@ -432,6 +445,40 @@ mod tests {
             assert_eq!(agent.drift(), None);
             let refused = agent.consensus_error(Together::of(&mile::ranks::Alone), Vector(0)).unwrap_err();
             assert!(matches!(refused, AgentsError::Engine(_)), "{refused}");
+        });
+    }
+
+    #[test]
+    fn a_function_is_applied_to_the_one_row_that_an_agent_has() {
+        struct Swap;
+        impl BlockFunction for Swap {
+            fn apply(&self, rows: usize, vectors: BlocksMut<'_>) -> Result<(), mile::agents::Failure> {
+                let BlocksMut::F64(mut vectors) = vectors else { return Err("in double precision".into()) };
+                assert_eq!((rows, vectors.len()), (1, 2));
+                let [x, y] = &mut vectors[..] else { return Err("two vectors".into()) };
+                x.iter_mut().zip(y.iter_mut()).for_each(|(x, y)| (*x, *y) = (*y, 2.0 * *x));
+                Ok(())
+            }
+        }
+        struct Refuses;
+        impl BlockFunction for Refuses {
+            fn apply(&self, _: usize, _: BlocksMut<'_>) -> Result<(), mile::agents::Failure> {
+                Err("no".into())
+            }
+        }
+        with_job(|job| {
+            let mut host = Alone;
+            let from = StartFrom::Point(vec![1.0; 4], Mark::default());
+            let (mut agent, _) = NetworkAgent::new(job, from, &mut host).unwrap();
+            agent.set_vector(Vector(1), &[3.0; 4]).unwrap();
+            agent.apply(&Swap, &[Vector(0), Vector(1)]).unwrap();
+            assert_eq!(*agent.vector(Vector(0)).unwrap(), [3.0; 4]);
+            assert_eq!(*agent.vector(Vector(1)).unwrap(), [2.0; 4]);
+            for wrong in [&[Vector(0), Vector(0)][..], &[Vector(99)]] {
+                assert!(matches!(agent.apply(&Swap, wrong), Err(AgentsError::Method(_))));
+            }
+            assert!(matches!(agent.apply(&Refuses, &[Vector(0)]), Err(AgentsError::Engine(_))));
+            assert_eq!(agent.vector(Vector(0)).unwrap().len(), 4);
         });
     }
 
