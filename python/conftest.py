@@ -14,3 +14,10 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doctest_namespace
     """Runs each test in its own folder, which doctests know as `tmp`."""
     monkeypatch.chdir(tmp_path)
     doctest_namespace["tmp"] = tmp_path
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a test whose agents are processes, each with one thread of PyTorch."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path

@@ -1,4 +1,4 @@
-"""What tests of several places share: the command, what agents say, agents that are killed, ports, and equal states."""
+"""What tests of several places share: a file with objectives and its experiment, the command, what agents say, agents that are killed, ports, and equal states."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,55 @@ from typing import Any
 import numpy as np
 
 import mile
+
+NUMPY = """
+import os
+from pathlib import Path
+
+import mile
+import numpy as np
+from beside import scale
+
+
+def problem(agents, agent=None, width=3, slow=0.0):
+    with open(Path(__file__).parent / f"asked-{agent}.txt", "a") as asked:
+        asked.write(f"{os.getpid()}\\n")
+
+    def target(agent):
+        return scale * np.arange(agent, agent + width)
+
+    def grad(agent, x, rng):
+        import time
+        time.sleep(slow)
+        return np.tanh(x - target(agent)) + 0.01 * rng.standard_normal(width)
+
+    return mile.Objective(lambda agent, x: float(np.log(np.cosh(x - target(agent))).sum()), grad, agents=agents, dim=width, stochastic=True, full_grad=lambda agent, x: np.tanh(x - target(agent)))
+"""
+
+EXPERIMENT = """
+name = "places"
+rounds = 12
+seeds = [1]
+[network]
+agents = 3
+[problem]
+kind = "python"
+factory = "train.py:{function}"
+{more}
+[[algorithm]]
+name = "mile"
+step_size = 0.05
+local_steps = 3
+{method}
+"""
+
+
+def write(place: Path, code: str = NUMPY, function: str = "problem", more: str = 'files = ["beside.py"]', method: str = "") -> Path:
+    (place / "train.py").write_text(textwrap.dedent(code))
+    (place / "beside.py").write_text("scale = 0.5\n")
+    path = place / "experiment.toml"
+    path.write_text(EXPERIMENT.format(function=function, more=more, method=method))
+    return path
 
 
 def command(*arguments: object, code: int = 0) -> str:
