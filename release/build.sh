@@ -114,8 +114,9 @@ build_static() {
     else
         say "the standard library for $musl is not installed (rustup target add $musl): the static program has glibc"
         old_glibc
-        # The C code is the same; only the program is linked by the system's compiler, which has a static glibc.
-        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=cc program --no-default-features --target $triple -- -C target-feature=+crt-static
+        # The C code is the same; only the program is linked by the system's compiler, which has a static glibc. As an argument for this crate alone:
+        # another linker in the environment would have everything compiled again, here and in the part after it.
+        program --no-default-features --target $triple -- -C target-feature=+crt-static -C linker=cc
         pack "$target/$triple/release/mile" static
     fi
 }
