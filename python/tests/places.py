@@ -98,6 +98,15 @@ def status(folder: Path) -> dict[str, Any] | None:
     return said
 
 
+def run_agents(folders: list[Path]) -> None:
+    """Runs the agents of these folders until they end."""
+    agents = [threading.Thread(target=mile.agent, args=(folder / "agent.toml",)) for folder in folders]
+    for one in agents:
+        one.start()
+    for one in agents:
+        one.join()
+
+
 class Storm(threading.Thread):
     """Kills agents of a swarm with -9, one after the other: each while it says that it is at a certain round, or a later one, and not at its last."""
 

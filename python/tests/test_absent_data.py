@@ -1,12 +1,11 @@
 """Objectives that a function in a file makes, where nobody has the data of all agents: `emit` and `gather` do without what is elsewhere."""
 
 import json
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from places import assert_equal, free_ports
+from places import assert_equal, free_ports, run_agents
 
 import mile
 
@@ -98,11 +97,7 @@ def test_nobody_needs_the_data_of_all_agents(place: Path, function: str, files: 
     for agent, folder in enumerate(folders):
         assert sorted(one.name for one in folder.iterdir()) == ["agent.toml", "key", "train.py"]
         np.save(folder / records(agent), random.standard_normal((20 + 30 * agent, 4)))
-    agents = [threading.Thread(target=mile.agent, args=(folder / "agent.toml",)) for folder in folders]
-    for one in agents:
-        one.start()
-    for one in agents:
-        one.join()
+    run_agents(folders)
     # Copies of the folders come back without the data.
     for agent, folder in enumerate(folders):
         (folder / records(agent)).rename(place / records(agent))

@@ -1,11 +1,10 @@
 """Methods that a file defines, or this process, on objectives that a file defines."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import NUMPY, Storm, assert_equal, command, free_ports, write
+from places import NUMPY, Storm, assert_equal, command, free_ports, run_agents, write
 
 import mile
 from mile import _factory
@@ -106,11 +105,7 @@ def test_agents_folders_have_an_own_method_on_any_problem(place: Path) -> None:
     folders = mile.emit(out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)}, agent={"transport": "tcp"}, **given)
     assert [sorted(one.name for one in folder.iterdir()) for folder in folders] == 2 * [["agent.toml", "beside.py", "key", "train.py"]]
     (place / "train.py").rename(place / "gone.py")
-    agents = [threading.Thread(target=mile.agent, args=(folder / "agent.toml",)) for folder in folders]
-    for one in agents:
-        one.start()
-    for one in agents:
-        one.join()
+    run_agents(folders)
     assert_equal(here, mile.gather("deploy", out="gathered"))
 
 

@@ -4,14 +4,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from places import Storm, assert_equal, command, free_ports, status, write
+from places import Storm, assert_equal, command, free_ports, run_agents, status, write
 
 import mile
 from mile import _factory
@@ -291,11 +290,7 @@ def test_agents_folders_have_the_code(place: Path) -> None:
     folders = mile.emit(path, out="deploy", hosts={k: f"127.0.0.1:{port}" for k, port in enumerate(ports)}, agent={"transport": "tcp"})
     assert [sorted(one.name for one in folder.iterdir()) for folder in folders] == 3 * [["agent.toml", "beside.py", "key", "train.py"]]
     (place / "train.py").rename(place / "gone.py")
-    agents = [threading.Thread(target=mile.agent, args=(folder / "agent.toml",)) for folder in folders]
-    for one in agents:
-        one.start()
-    for one in agents:
-        one.join()
+    run_agents(folders)
     assert [one["status"]["activity"] for one in mile.status(*folders)] == 3 * ["done"]
     there = mile.gather("deploy", out="gathered")
     assert there is not None
